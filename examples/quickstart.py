@@ -1,0 +1,43 @@
+"""A model on this machine decides to call a Python function, gets its result, and answers.
+
+Run it with `make demo`, or `python examples/quickstart.py "Is it raining in Oslo?"`. It needs neither a key nor a
+network: the embedded model is small and slow, but real. To use another model, set one of these and run it again:
+
+    OPENAI_API_KEY=…                                   OpenAI's default model
+    TOOLKIT_MODEL=NAME OPENAI_BASE_URL=http://…/v1     any OpenAI-compatible server (Ollama, vLLM, llama.cpp …)
+"""
+
+import os
+import sys
+from typing import Literal
+
+from toolkit import run_agent_with_tools, tool
+
+
+@tool(permission="read")
+def get_weather(city: str, unit: Literal["celsius", "fahrenheit"] = "celsius") -> dict:
+    """Current weather for a city. Use for questions on weather, temperature, rain or umbrellas.
+
+    Args:
+        city: City name, e.g. "Berlin".
+        unit: Temperature unit.
+    """
+    made_up = {"tokyo": (18, "rain"), "oslo": (4, "snow"), "berlin": (22, "sun")}
+    celsius, sky = made_up.get(city.lower(), (20, "clouds"))
+    degrees = celsius if unit == "celsius" else round(celsius * 9 / 5 + 32)
+    return {"city": city, "temperature": degrees, "unit": unit, "sky": sky}
+
+
+def main() -> None:
+    prompt = " ".join(sys.argv[1:]) or "What is the weather in Tokyo?"
+    model = None if os.environ.get("TOOLKIT_MODEL") or os.environ.get("OPENAI_API_KEY") else "local"
+    print(f"you     {prompt}")
+    result = run_agent_with_tools(prompt, model=model, max_turns=5)
+    for call in result.calls:
+        print(f"call    {call.name}({', '.join(f'{name}={value!r}' for name, value in call.arguments.items())})")
+        print(f"result  {call.content}")
+    print(f"answer  {result}")
+
+
+if __name__ == "__main__":
+    main()

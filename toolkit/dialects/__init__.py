@@ -1,0 +1,1 @@
+"""One module per wire: `chat`, `responses`, `anthropic`, `prompted`, `leaked`. Pure."""

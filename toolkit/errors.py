@@ -1,0 +1,51 @@
+"""Every exception raised on purpose, drawn as a tree.
+
+ToolkitError
+├── ToolDefinitionError(TypeError)   a function cannot be a tool          your code, at decoration
+├── ApprovalError(ValueError)        a verdict names no waiting call      your code, at resume
+├── RunIncomplete                    no answer, and you insisted          raise_for_stop() only
+└── ModelError                       the model could not be reached       the world; carries the run
+    └── MalformedReply               it answered, but not in its dialect
+ToolError                            apart: a tool raises it to speak to the model
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class ToolkitError(Exception):
+    """The root of all errors that the toolkit raises to its caller."""
+
+
+class ToolDefinitionError(ToolkitError, TypeError):
+    """A function, class or schema cannot be a tool. Raised at decoration or at first use."""
+
+
+class ApprovalError(ToolkitError, ValueError):
+    """A verdict names no call that waits for one. Raised by `resume`."""
+
+
+class RunIncomplete(ToolkitError):
+    """A run ended without an answer. Raised by `RunResult.raise_for_stop` only."""
+
+
+class ModelError(ToolkitError):
+    """The model could not be reached, or refused the request.
+
+    `status` is the HTTP status where there was one. `run` is the state of the run at that
+    moment, every call answered: `resume(error.run, ...)` or `history=error.run` go on from it.
+    """
+
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.run: Any = None
+
+
+class MalformedReply(ModelError):
+    """The server answered with success, but what it sent holds no reply in its dialect."""
+
+
+class ToolError(Exception):
+    """Raise it inside a tool to speak to the model: its text is passed on as it is."""

@@ -1,0 +1,151 @@
+"""What a run tells the outside; the logging and JSON-lines sinks.
+
+| event | fields beside `run_id`, `turn`, `timestamp` |
+|---|---|
+| `run_start` | `model`, `tools` (names), `max_turns`, `parent_call_id` (of the tool call inside which it runs) |
+| `model_request` | `model`, `messages` (how many), `tools` (how many), `tool_choice` |
+| `model_reply` | `model`, `text` (raw), `tool_calls` (how many), `finish`, `input_tokens`, `output_tokens`, `time_ms` |
+| `tool_call_request` | `tool_call_id`, `tool_name`, `arguments` (as read), `raw_arguments`, `repairs`, `model` |
+| `approval` | `tool_call_id`, `tool_name`, `decision`, `reason` |
+| `tool_exec_result` | id and name as above, `success`, `status`, `approval`, `time_ms`, `result_preview`, `repairs` |
+| `run_end` | `stop_reason` or `error` (a class name), `turns`, `input_tokens`, `output_tokens`, `time_ms` |
+
+`status` is "ok", "error" (it ran and failed) or "not_executed". `timestamp` is UTC in ISO 8601.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from toolkit.loop import AskApproval, CallModel, CallTools, Outcome, Run, Step
+from toolkit.messages import Reply, ToolCall, ToolResult
+
+_log = logging.getLogger("toolkit")
+_PREVIEW_CHARACTERS = 200
+
+current_call: contextvars.ContextVar[str] = contextvars.ContextVar("current_call", default="")
+"""The id of the tool call that the running code belongs to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened in a run. `data` holds the fields of its kind, see above."""
+
+    name: str
+    run_id: str
+    turn: int
+    timestamp: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """The event as one line of JSON."""
+        whole = {"event": self.name, "run_id": self.run_id, "turn": self.turn, "timestamp": self.timestamp, **self.data}
+        return json.dumps(whole, ensure_ascii=False, default=str)
+
+
+Sink = Callable[[Event], None]
+
+
+def log_event(event: Event) -> None:
+    """The sink of every run: one JSON line at level INFO on the logger `toolkit`."""
+    _log.info(event.to_json())
+
+
+def write_lines(path: str | Path) -> Sink:
+    """A sink that appends each event to a file as a line of JSON."""
+    lock = threading.Lock()
+
+    def sink(event: Event) -> None:
+        with lock, Path(path).open("a", encoding="utf-8") as file:
+            file.write(event.to_json() + "\n")
+
+    return sink
+
+
+def listeners(on_event: Sink | None) -> tuple[Sink, ...]:
+    """The sinks of a run; none where nobody listens, so that then nothing is spent on events."""
+    logged = (log_event,) if _log.isEnabledFor(logging.INFO) else ()
+    return (*logged, on_event) if on_event else logged
+
+
+def tell(sinks: tuple[Sink, ...], event: Event) -> None:
+    """Give an event to the sinks. What goes wrong in one of them is logged and breaks nothing."""
+    for sink in sinks:
+        try:
+            sink(event)
+        except Exception:
+            _log.exception("an event sink failed on %s", event.name)
+
+
+def run_started(run: Run, model: str, tools: tuple[str, ...]) -> Event:
+    data = {"model": model, "tools": list(tools), "max_turns": run.max_turns, "parent_call_id": current_call.get()}
+    return _event("run_start", run, **data)
+
+
+def run_ended(run: Run, outcome: Mapping[str, str]) -> Event:
+    tokens = {"input_tokens": run.usage.input_tokens, "output_tokens": run.usage.output_tokens}
+    return _event("run_end", run, **outcome, turns=run.turns, **tokens, time_ms=_milliseconds(run.seconds))
+
+
+def step_began(run: Run, step: Step, model: str, tools: int) -> Iterator[Event]:
+    """What is to be told before a step."""
+    match step:
+        case CallModel(messages, tool_choice):
+            asked = {"messages": len(messages), "tools": tools, "tool_choice": tool_choice}
+            yield _event("model_request", run, run.turns + 1, model=model, **asked)
+        case CallTools(calls):
+            for call in calls:
+                sent = {"raw_arguments": call.raw, "repairs": list(call.repairs)}
+                yield _event("tool_call_request", run, **_named(call), arguments=call.arguments, **sent, model=model)
+
+
+def step_ended(run: Run, step: Step, outcome: Outcome, model: str, seconds: float) -> Iterator[Event]:
+    """What is to be told after a step; `run` is as it was before it."""
+    match step, outcome:
+        case CallModel(), Reply(message, usage, finish):
+            said = {"text": message.text, "tool_calls": len(message.tool_calls), "finish": finish}
+            tokens = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
+            yield _event(
+                "model_reply", run, run.turns + 1, model=model, **said, **tokens, time_ms=_milliseconds(seconds)
+            )
+        case AskApproval(calls), Mapping():
+            for call in calls:
+                verdict = outcome[call.id]
+                yield _event("approval", run, **_named(call), decision=verdict.decision, reason=verdict.reason)
+        case CallTools(calls), tuple():
+            for call, result in zip(calls, outcome, strict=True):
+                yield _event("tool_exec_result", run, **_named(call), **_came_of(run, call, result))
+
+
+def _event(name: str, run: Run, turn: int | None = None, /, **data: Any) -> Event:
+    now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+    return Event(name, run.id, run.turns if turn is None else turn, now, data)
+
+
+def _named(call: ToolCall) -> dict[str, str]:
+    return {"tool_call_id": call.id, "tool_name": call.name}
+
+
+def _came_of(run: Run, call: ToolCall, result: ToolResult) -> dict[str, Any]:
+    ran = result.reason in ("", "failed", "timeout")
+    verdict = run.verdicts.get(call.id)
+    return {
+        "success": not result.is_error,
+        "status": ("error" if result.is_error else "ok") if ran else "not_executed",
+        "approval": verdict.decision if verdict else "",
+        "time_ms": _milliseconds(result.seconds),
+        "result_preview": result.content[:_PREVIEW_CHARACTERS],
+        "repairs": list(result.repairs),
+    }
+
+
+def _milliseconds(seconds: float) -> float:
+    return round(seconds * 1000, 3)

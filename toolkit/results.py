@@ -1,0 +1,130 @@
+"""What a run came to: its answer, its calls, and its JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+from toolkit.errors import RunIncomplete
+from toolkit.loop import Run, StopReason, Verdict
+from toolkit.messages import Message, ToolCall, ToolResult, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class CallRecord:
+    """One call of a run and what came of it.
+
+    `arguments` is what the tool got and `raw` what the model sent; `repairs` names each mend between the two. `value`
+    is the Python object that the tool returned (lost in JSON), `content` what the model read of it. `verdict` is
+    "approve" or "deny" where somebody decided. `seconds` is how long the tool ran.
+    """
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any]
+    raw: Any
+    repairs: tuple[str, ...]
+    content: str
+    value: Any
+    is_error: bool
+    verdict: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """What a run came to. `str(result)` is the text of the answer.
+
+    `stop_reason` says why it ended, `waiting` holds the calls without a verdict of a paused run, and `run` is its whole
+    state: `to_json()` saves it, `resume` goes on with it, `history=result` asks a further question.
+    """
+
+    run: Run
+    stop_reason: StopReason
+    waiting: tuple[ToolCall, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The last text of the model in this run; empty where it said nothing."""
+        said = [message.text for message in self.run.messages[self.run.history :] if message.role == "assistant"]
+        return said[-1] if said else ""
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        return self.run.messages
+
+    @property
+    def usage(self) -> Usage:
+        return self.run.usage
+
+    @property
+    def calls(self) -> list[CallRecord]:
+        """The answered calls of this run, in order."""
+        messages = self.run.messages[self.run.history :]
+        asked = {call.id: call for message in messages for call in message.tool_calls}
+        return [
+            _record(asked[result.call_id], result, self.run.decided)
+            for message in messages
+            for result in message.tool_results
+            if result.call_id in asked
+        ]
+
+    def raise_for_stop(self) -> RunResult:
+        """Return the result if the run was answered; raise RunIncomplete otherwise."""
+        if self.stop_reason != "answered":
+            raise RunIncomplete(f"The run ended without an answer: {self.stop_reason}. {self}")
+        return self
+
+    def to_json(self) -> str:
+        """The run as JSON text, which `RunResult.from_json` and `resume` read, in any process."""
+        return json.dumps({"version": 1, "stop_reason": self.stop_reason, "waiting": [call.id for call in self.waiting],
+                           "run": _plain(self.run)}, ensure_ascii=False)  # fmt: skip
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> RunResult:
+        """Read what `to_json` wrote. Raises ValueError where it is something else."""
+        from pydantic import TypeAdapter
+
+        saved = json.loads(text)
+        version = saved.get("version") if isinstance(saved, dict) else None
+        if version != 1:
+            raise ValueError(f"This is no saved run of version 1 (its version is {version!r}).")
+        if missing := [key for key in ("run", "stop_reason", "waiting") if key not in saved]:
+            raise ValueError(f"This is no saved run: it lacks {missing}.")
+        run: Run = TypeAdapter(Run).validate_python(saved["run"])
+        reason: StopReason = TypeAdapter(StopReason).validate_python(saved["stop_reason"])
+        return cls(run, reason, tuple(call for call in run.open_calls if call.id in saved["waiting"]))
+
+    def __str__(self) -> str:
+        if self.waiting:
+            names = ", ".join(f"{call.name} ({call.id})" for call in self.waiting)
+            first = self.waiting[0].id
+            return (
+                f"Paused: {len(self.waiting)} call(s) wait for approval: {names}. "
+                f'Go on with resume(result, {{{first!r}: "approve" or "deny", …}}).'
+            )
+        return self.text or f"(no text; the run ended with {self.stop_reason})"
+
+
+def _record(call: ToolCall, result: ToolResult, decided: Mapping[str, Verdict]) -> CallRecord:
+    arguments, repairs = call.arguments, call.repairs
+    if result.arguments is not None:
+        arguments, repairs = result.arguments, result.repairs
+    verdict = decided[call.id].decision if call.id in decided else ""
+    return CallRecord(
+        call.id, call.name, arguments, call.raw, repairs,
+        result.content, result.value, result.is_error, verdict, result.seconds,
+    )  # fmt: skip
+
+
+def _plain(thing: Any) -> Any:
+    """A value as JSON has it; what a tool returned stays out."""
+    if is_dataclass(thing):
+        return {f.name: _plain(getattr(thing, f.name)) for f in fields(thing) if f.name != "value"}
+    if isinstance(thing, Mapping):
+        return {key: _plain(value) for key, value in thing.items()}
+    if isinstance(thing, (list, tuple)):
+        return [_plain(value) for value in thing]
+    return thing

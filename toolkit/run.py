@@ -1,0 +1,396 @@
+"""The drivers, `resume`: perform the steps that the loop names."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import logging
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypedDict, get_args
+
+from toolkit import events, threads
+from toolkit.errors import ApprovalError
+from toolkit.execute import Done, arun_calls, needs_approval, receive, run_calls
+from toolkit.history import Conversation, read_conversation
+from toolkit.loop import (
+    AskApproval,
+    CallModel,
+    CallTools,
+    Decision,
+    Limits,
+    Outcome,
+    Run,
+    Step,
+    Stop,
+    Verdict,
+    advance,
+    close,
+    next_step,
+    waiting,
+)
+from toolkit.messages import Message, ToolCall, whole_characters
+from toolkit.models import Model, find_model, refuse_strangers
+from toolkit.registry import REGISTRY, ToolRegistry
+from toolkit.results import RunResult
+from toolkit.schema import copied
+from toolkit.tools import Tool, Toolset
+
+_log = logging.getLogger("toolkit")
+
+Approver = Callable[[ToolCall], "Decision | Verdict | Awaitable[Decision | Verdict]"]
+"""Decides on a call of a sensitive tool. What is no exact approval keeps it from running."""
+ToolsGiven = ToolRegistry | Iterable[Callable[..., Any] | Tool] | None
+
+
+def run_agent_with_tools(
+    prompt: str,
+    *,
+    model: str | Model | None = None,
+    tools: ToolsGiven = None,
+    instructions: str | None = None,
+    history: Conversation = None,
+    max_turns: int = 10,
+    tool_choice: str = "auto",
+    approve: Approver | None = None,
+    limits: Limits | None = None,
+    deps: Any = None,
+    on_event: events.Sink | None = None,
+    on_text: Callable[[str], None] | None = None,
+    client: Any = None,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    **options: Any,
+) -> RunResult:
+    """Ask a model, run the tools that it calls, and go on until it answers.
+
+    prompt: the user's message.
+    model: a name, "local" or "local:PATH.gguf" for the embedded model, or a `Model`; None takes $TOOLKIT_MODEL, else
+        OpenAI's where $OPENAI_API_KEY is set, else the embedded model. `client`, `base_url`, `api_key` go with a name.
+    tools: functions, Tools or a registry; None takes the global registry, where `@tool` registers.
+    instructions: the system text.
+    history: a result or messages (also Chat Completions dicts) to go on from; never changed.
+    max_turns: requests to the model at most. In the last of several the tools are switched off, so that it answers.
+    tool_choice: "auto", "required", "none" or a tool's name; a forced choice holds for the first turn.
+    approve: decides on calls of sensitive tools: "approve", "deny", "defer" or a Verdict. Without it the run pauses.
+    limits: further bounds, see `Limits`.
+    deps: anything; tools find it in their `ToolContext`.
+    on_event: called with each `Event` of the run; its errors are logged and break nothing.
+    on_text: called with the model's text as it comes; the result is the same as without.
+    options: request fields of the model (temperature …), sent as they are.
+
+    Outcomes are values: see `RunResult.stop_reason`. Raises ModelError where the model cannot be reached after
+    retries, with the run attached as `error.run`; KeyboardInterrupt passes, with the run attached as well.
+    """
+    setting = _setting(model, tools, approve, deps, on_event, on_text, client, base_url, api_key, options)
+    return _drive(_begin(prompt, instructions, history, max_turns, tool_choice, limits, setting), setting)
+
+
+async def arun_agent_with_tools(
+    prompt: str,
+    *,
+    model: str | Model | None = None,
+    tools: ToolsGiven = None,
+    instructions: str | None = None,
+    history: Conversation = None,
+    max_turns: int = 10,
+    tool_choice: str = "auto",
+    approve: Approver | None = None,
+    limits: Limits | None = None,
+    deps: Any = None,
+    on_event: events.Sink | None = None,
+    on_text: Callable[[str], None] | None = None,
+    client: Any = None,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    **options: Any,
+) -> RunResult:
+    """As `run_agent_with_tools`, on the running event loop. Cancellation passes, with the run attached."""
+    setting = _setting(model, tools, approve, deps, on_event, on_text, client, base_url, api_key, options)
+    return await _adrive(_begin(prompt, instructions, history, max_turns, tool_choice, limits, setting), setting)
+
+
+def resume(
+    paused: RunResult | Run | str,
+    verdicts: Mapping[str, Decision | Verdict] | None = None,
+    *,
+    model: str | Model | None = None,
+    tools: ToolsGiven = None,
+    approve: Approver | None = None,
+    deps: Any = None,
+    on_event: events.Sink | None = None,
+    on_text: Callable[[str], None] | None = None,
+    max_turns: int | None = None,
+    client: Any = None,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    **options: Any,
+) -> RunResult:
+    """Go on with a run that paused, or that an error left behind.
+
+    `paused` is the result, its JSON text, or the run of an error. `verdicts` decides calls by their id; while one of a
+    reply is undecided, the run stays paused and starts none of them. The other arguments are as for
+    `run_agent_with_tools`. Raises ApprovalError for a verdict on a call that does not wait for one.
+    """
+    setting = _setting(model, tools, approve, deps, on_event, on_text, client, base_url, api_key, options)
+    return _drive(_decided(paused, verdicts or {}, max_turns, setting), setting)
+
+
+async def aresume(
+    paused: RunResult | Run | str,
+    verdicts: Mapping[str, Decision | Verdict] | None = None,
+    *,
+    model: str | Model | None = None,
+    tools: ToolsGiven = None,
+    approve: Approver | None = None,
+    deps: Any = None,
+    on_event: events.Sink | None = None,
+    on_text: Callable[[str], None] | None = None,
+    max_turns: int | None = None,
+    client: Any = None,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    **options: Any,
+) -> RunResult:
+    """As `resume`, on the running event loop."""
+    setting = _setting(model, tools, approve, deps, on_event, on_text, client, base_url, api_key, options)
+    return await _adrive(_decided(paused, verdicts or {}, max_turns, setting), setting)
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    """What a run works with and its state does not hold."""
+
+    model: Model
+    tools: Toolset
+    shown: tuple[Tool, ...]
+    approve: Approver | None
+    deps: Any
+    options: Mapping[str, Any]
+    sinks: tuple[events.Sink, ...]
+    on_text: Callable[[str], None] | None
+
+    def gate(self, call: ToolCall) -> bool:
+        return needs_approval(call, self.tools)
+
+    def advance(self, run: Run, step: Step, outcome: Outcome, seconds: float) -> Run:
+        if self.sinks:
+            for event in events.step_ended(run, step, outcome, self.model.name, seconds):
+                events.tell(self.sinks, event)
+        return advance(run, step, outcome, seconds=seconds, exempt=self.tools.exempt)
+
+    def tell_start(self, run: Run) -> None:
+        if self.sinks:
+            events.tell(self.sinks, events.run_started(run, self.model.name, tuple(self.tools)))
+
+    def tell_begin(self, run: Run, step: Step) -> None:
+        if self.sinks:
+            for event in events.step_began(run, step, self.model.name, len(self.shown)):
+                events.tell(self.sinks, event)
+
+    def tell_end(self, run: Run, **outcome: str) -> None:
+        if self.sinks:
+            events.tell(self.sinks, events.run_ended(run, outcome))
+
+
+def _drive(run: Run, setting: _Setting) -> RunResult:
+    done: Done = {}
+    step: Step | None = None
+    setting.tell_start(run)
+    try:
+        while not isinstance(step := next_step(run, setting.gate), Stop):
+            done.clear()
+            setting.tell_begin(run, step)
+            started = time.perf_counter()
+            outcome = _perform(step, run, setting, done)
+            run = setting.advance(run, step, outcome, time.perf_counter() - started)
+        return _finish(run, step, setting)
+    except BaseException as error:
+        _attach(error, run, step, done, setting)
+        raise
+
+
+async def _adrive(run: Run, setting: _Setting) -> RunResult:
+    done: Done = {}
+    step: Step | None = None
+    setting.tell_start(run)
+    try:
+        while not isinstance(step := next_step(run, setting.gate), Stop):
+            done.clear()
+            setting.tell_begin(run, step)
+            started = time.perf_counter()
+            outcome = await _aperform(step, run, setting, done)
+            run = setting.advance(run, step, outcome, time.perf_counter() - started)
+        return _finish(run, step, setting)
+    except BaseException as error:
+        _attach(error, run, step, done, setting)
+        raise
+
+
+class _Asked(TypedDict):
+    tool_choice: str
+    options: Mapping[str, Any]
+    on_text: Callable[[str], None] | None
+
+
+def _perform(step: Step, run: Run, setting: _Setting, done: Done) -> Outcome:
+    match step:
+        case CallModel(messages, tool_choice):
+            model, shown = setting.model, setting.shown
+            asked = _Asked(tool_choice=tool_choice, options=setting.options, on_text=setting.on_text)
+            reply = model.complete(messages, shown, **asked)
+            return receive(reply, run, setting.tools)
+        case AskApproval(calls):
+            return {call.id: _ask(setting.approve, call) for call in calls}
+        case CallTools(calls):
+            return run_calls(calls, setting.tools, run, setting.deps, done)
+    raise TypeError(f"{step!r} is no step to perform.")
+
+
+async def _aperform(step: Step, run: Run, setting: _Setting, done: Done) -> Outcome:
+    match step:
+        case CallModel(messages, tool_choice):
+            model, shown = setting.model, setting.shown
+            asked = _Asked(tool_choice=tool_choice, options=setting.options, on_text=setting.on_text)
+            reply = await model.acomplete(messages, shown, **asked)
+            return receive(reply, run, setting.tools)
+        case AskApproval(calls):
+            return {call.id: await _aask(setting.approve, call) for call in calls}
+        case CallTools(calls):
+            return await arun_calls(calls, setting.tools, run, setting.deps, done)
+    raise TypeError(f"{step!r} is no step to perform.")
+
+
+def _finish(run: Run, step: Stop, setting: _Setting) -> RunResult:
+    open_calls = waiting(run, setting.gate) if step.reason == "awaiting_approval" else ()
+    setting.tell_end(run, stop_reason=step.reason)
+    return RunResult(advance(run, step), step.reason, open_calls)
+
+
+def _attach(error: BaseException, run: Run, step: Step | None, done: Done, setting: _Setting) -> None:
+    """Leave a run behind that can be continued: every call answered, as far as is known."""
+    began = isinstance(step, CallTools)
+    why = "Interrupted while it ran; whether it took effect is not known." if began else "Not run: the run was stopped."
+    with contextlib.suppress(AttributeError):  # some exceptions take no attribute
+        error.run = close(run, why, done, "interrupted" if began else "not_run")  # type: ignore[attr-defined]
+    setting.tell_end(run, error=type(error).__name__)
+
+
+def _ask(approve: Approver | None, call: ToolCall) -> Verdict:
+    if approve is None:
+        return Verdict("defer")
+    try:
+        answer = approve(replace(call, arguments=copied(call.arguments)))  # what it does to them changes nothing
+        return _verdict(threads.run_coroutine(_awaited(answer)).result() if inspect.isawaitable(answer) else answer)
+    except Exception:
+        _log.exception("the approver failed on call %s of %r; the call waits", call.id, call.name)
+        return Verdict("defer")
+
+
+async def _aask(approve: Approver | None, call: ToolCall) -> Verdict:
+    if approve is None:
+        return Verdict("defer")
+    try:
+        answer = approve(replace(call, arguments=copied(call.arguments)))  # what it does to them changes nothing
+        return _verdict(await answer if inspect.isawaitable(answer) else answer)
+    except Exception:
+        _log.exception("the approver failed on call %s of %r; the call waits", call.id, call.name)
+        return Verdict("defer")
+
+
+async def _awaited(answer: Awaitable[Any]) -> Any:
+    return await answer
+
+
+def _verdict(answer: Any) -> Verdict:
+    """Exactly "approve", "deny" or "defer"; anything else refuses."""
+    decision = answer.decision if isinstance(answer, Verdict) else answer
+    if type(decision) is str and decision in get_args(Decision):
+        return answer if isinstance(answer, Verdict) else Verdict(answer)
+    return Verdict("deny", "the approval was no clear answer")
+
+
+def _setting(
+    model: str | Model | None,
+    tools: ToolsGiven,
+    approve: Approver | None,
+    deps: Any,
+    on_event: events.Sink | None,
+    on_text: Callable[[str], None] | None,
+    client: Any,
+    base_url: str | None,
+    api_key: str | None,
+    options: dict[str, Any],
+) -> _Setting:
+    refuse_strangers(options, _PARAMETERS)
+    for name, given in (("approve", approve), ("on_event", on_event), ("on_text", on_text)):
+        if given is not None and not callable(given):
+            raise TypeError(f"{name} is a function, not {type(given).__name__}.")
+    if tools is None:
+        tools = REGISTRY
+    elif callable(tools) or isinstance(tools, (str, Tool)):
+        raise TypeError(f"tools is a list of tools or a ToolRegistry, not {tools!r}. Put it into a list.")
+    registry = tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools)
+    found = find_model(model, client=client, base_url=base_url, api_key=api_key)
+    toolset = registry.snapshot()
+    sinks = events.listeners(on_event)
+    return _Setting(found, toolset, tuple(toolset.values()), approve, deps, options, sinks, on_text)
+
+
+_PARAMETERS = tuple(
+    n for n, p in inspect.signature(run_agent_with_tools).parameters.items() if p.kind is p.KEYWORD_ONLY
+)
+
+
+def _begin(
+    prompt: str,
+    instructions: str | None,
+    history: Conversation,
+    max_turns: int,
+    tool_choice: str,
+    limits: Limits | None,
+    setting: _Setting,
+) -> Run:
+    if not isinstance(prompt, str):
+        raise TypeError(f"prompt is a text, not {type(prompt).__name__}.")
+    if not isinstance(instructions, str | None):
+        raise TypeError(f"instructions is a text, not {type(instructions).__name__}.")
+    if isinstance(max_turns, bool) or not isinstance(max_turns, int) or max_turns < 1:
+        raise ValueError(f"max_turns={max_turns!r} is no number of turns. Give a whole number, 1 or more.")
+    if not isinstance(tool_choice, str):
+        raise TypeError(f"tool_choice is a text, not {type(tool_choice).__name__}. To force a tool, give its name.")
+    if not isinstance(limits, Limits | None):
+        raise TypeError(f"limits is a Limits, not {type(limits).__name__}. Write limits=Limits(tool_calls=…).")
+    forced = tool_choice not in ("auto", "none")
+    if forced and tool_choice != "required" and tool_choice not in setting.tools:
+        raise ValueError(
+            f"tool_choice={tool_choice!r} is neither auto, required, none nor one of {list(setting.tools)}."
+        )
+    if forced and not setting.tools:
+        raise ValueError("tool_choice forces a call, but the run has no tools.")
+    before = read_conversation(history)
+    if instructions is not None:
+        before = [Message("system", whole_characters(instructions)), *(m for m in before if m.role != "system")]
+    messages = (*before, Message("user", whole_characters(prompt)))
+    return Run(uuid.uuid4().hex, messages, len(before), max_turns, tool_choice, limits or Limits())
+
+
+def _decided(
+    paused: RunResult | Run | str,
+    verdicts: Mapping[str, Decision | Verdict],
+    max_turns: int | None,
+    setting: _Setting,
+) -> Run:
+    if isinstance(paused, str):
+        paused = RunResult.from_json(paused)
+    run = paused if isinstance(paused, Run) else paused.run
+    if max_turns is not None:
+        run = replace(run, max_turns=max_turns, stopped=None if run.stopped == "max_turns" else run.stopped)
+    open_ids = [call.id for call in waiting(run, setting.gate)]
+    if unknown := [call_id for call_id in verdicts if call_id not in open_ids]:
+        raise ApprovalError(f"No call {unknown} waits for a verdict; these do: {open_ids}.")
+    given = {call_id: _verdict(answer) for call_id, answer in verdicts.items()}
+    kept = {call_id: verdict for call_id, verdict in run.verdicts.items() if verdict.decision != "defer"}
+    return replace(run, verdicts={**kept, **given})

@@ -1,0 +1,92 @@
+"""A model for tests: it plays a script and records what it was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from toolkit.messages import Message, Reply, ToolCall
+from toolkit.models import Model, ModelInfo
+from toolkit.tools import Tool
+
+
+class ScriptedModel(Model):
+    """A model for tests that plays a script and records what it was asked.
+
+    `script` is a list of replies, or a function of the request that returns one. A reply is a text, a ToolCall, a list
+    of ToolCalls (one reply with all of them), a Message, a Reply, or an exception to raise. `requests` holds what was
+    asked. As a context manager it complains of replies that were not asked for.
+    """
+
+    def __init__(self, script: Iterable[Any] | Callable[[ScriptedRequest], Any], *, info: ModelInfo | None = None):
+        self.name, self.info, self.defaults = "scripted", info or ModelInfo(), {}
+        self._script = script if callable(script) else iter(list(script))
+        self.requests: list[ScriptedRequest] = []
+
+    def complete(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Tool],
+        *,
+        tool_choice: str = "auto",
+        options: Mapping[str, Any] | None = None,
+        on_text: Callable[[str], None] | None = None,
+    ) -> Reply:
+        """Play the next reply. Raises AssertionError where the script has ended."""
+        request = ScriptedRequest(tuple(messages), tuple(tools), tool_choice, dict(options or {}))
+        self.requests.append(request)
+        try:
+            played = self._script(request) if callable(self._script) else next(self._script)
+        except StopIteration:
+            raise AssertionError(f"The script has ended, but a request came: {messages[-1]!r}") from None
+        if isinstance(played, BaseException):
+            raise played
+        reply = _as_reply(played)
+        if on_text and reply.message.text:
+            on_text(reply.message.text)
+        return reply
+
+    async def acomplete(self, messages: Sequence[Message], tools: Sequence[Tool], **asked: Any) -> Reply:
+        """As `complete`."""
+        return self.complete(messages, tools, **asked)
+
+    def __enter__(self) -> ScriptedModel:
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        left = [] if callable(self._script) or kind else list(self._script)
+        if left:
+            raise AssertionError(f"The script was not played to its end; {len(left)} replies are left: {left!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptedRequest:
+    """What a scripted model was asked."""
+
+    messages: tuple[Message, ...]
+    tools: tuple[Tool, ...]
+    tool_choice: str
+    options: Mapping[str, Any]
+
+
+def _as_reply(played: Any) -> Reply:
+    if isinstance(played, Reply):
+        return replace(played, message=_with_raw(played.message))
+    if isinstance(played, str):
+        return Reply(Message("assistant", played))
+    if isinstance(played, ToolCall):
+        played = [played]
+    if isinstance(played, Message):
+        return Reply(_with_raw(played))
+    if isinstance(played, Sequence) and all(isinstance(call, ToolCall) for call in played):
+        return Reply(_with_raw(Message("assistant", tool_calls=tuple(played))))
+    raise TypeError(f"{played!r} is no scripted reply. Give a text, ToolCalls, a Message, a Reply or an exception.")
+
+
+def _with_raw(message: Message) -> Message:
+    """Calls written with `arguments` get the text that a model would have sent."""
+    from pydantic_core import to_json
+
+    calls = (replace(c, raw=to_json(dict(c.arguments)).decode()) if not c.raw else c for c in message.tool_calls)
+    return replace(message, tool_calls=tuple(calls))

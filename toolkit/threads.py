@@ -1,0 +1,84 @@
+"""Daemon threads that are used again, and one private event loop: where tools run without holding the process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import os
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any
+
+Job = tuple["Future[Any]", Callable[[], Any]]
+
+# A pool of concurrent.futures would hold the process at exit until its threads end; daemon threads do not.
+_idle: deque[queue.SimpleQueue[Job]] = deque()
+
+
+def start(work: Callable[[], Any]) -> Future[Any]:
+    """Run `work` in a daemon thread of its own, an idle one where there is one."""
+    future: Future[Any] = Future()
+    future.set_running_or_notify_cancel()  # from here on a cancelled waiter does not kill the thread
+    try:
+        inbox = _idle.pop()
+    except IndexError:
+        inbox = queue.SimpleQueue()
+        threading.Thread(target=_serve, args=(inbox,), name="toolkit-tool", daemon=True).start()
+    inbox.put((future, work))
+    return future
+
+
+def _serve(inbox: queue.SimpleQueue[Job]) -> None:
+    while True:
+        future, work = inbox.get()
+        try:
+            value = work()
+        except BaseException as error:
+            _idle.append(inbox)
+            future.set_exception(error)
+        else:
+            _idle.append(inbox)
+            future.set_result(value)
+        del future, work  # keep nothing alive while idle
+
+
+class _Loop:
+    loop: asyncio.AbstractEventLoop | None = None
+    lock = threading.Lock()
+
+
+def run_coroutine(coroutine: Coroutine[Any, Any, Any]) -> Future[Any]:
+    """Run a coroutine on the private event loop, in the caller's context.
+
+    Within a coroutine that runs there (a run inside an async tool, however deep), a loop of its own serves: the
+    private one may be waiting for just this.
+    """
+    if _inside.get():
+        return start(functools.partial(contextvars.copy_context().run, asyncio.run, coroutine))
+    with _Loop.lock:
+        if _Loop.loop is None:
+            _Loop.loop = asyncio.new_event_loop()
+            threading.Thread(target=_Loop.loop.run_forever, name="toolkit-loop", daemon=True).start()
+    return asyncio.run_coroutine_threadsafe(_marked(coroutine), _Loop.loop)
+
+
+_inside: contextvars.ContextVar[bool] = contextvars.ContextVar("inside_private_loop", default=False)
+
+
+async def _marked(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    _inside.set(True)
+    return await coroutine
+
+
+def _forget() -> None:
+    """A forked child has none of its parent's threads."""
+    _idle.clear()
+    _Loop.loop, _Loop.lock = None, threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

@@ -1,0 +1,374 @@
+"""One request over an SDK's client: posted as it is, whole or streamed, with retries.
+
+The SDKs (openai, anthropic: one generator made both) are the transport: connections, authentication,
+errors. Requests go through their `post`, since their typed methods copy all parameters at every
+request, the whole history among them. A client that is not the SDK's own, or whose method somebody
+has wrapped (a tracer, a test), is used through that method.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import importlib
+import inspect
+import json
+import logging
+import operator
+import os
+import random
+import time
+import types
+import weakref
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from typing import Any, Protocol
+
+from toolkit import threads
+from toolkit.errors import MalformedReply, ModelError
+from toolkit.messages import Reply, whole_characters
+
+_log = logging.getLogger("toolkit")
+
+_RETRIED = (408, 409, 429)
+_LONGEST_WAIT = 120.0  # seconds; a server that wants longer is not waited for
+_OPTIONS = {"timeout": "timeout", "extra_headers": "headers", "extra_query": "params"}
+KEYWORDS = frozenset((*_OPTIONS, "extra_body"))
+"""What a caller may say of the transport among the fields of a request."""
+
+
+Body = dict[str, Any]
+Options = Mapping[str, Any]
+
+
+class Assembly(Protocol):
+    """A streamed reply, put together from its chunks: `add` returns the text that became visible."""
+
+    def add(self, chunk: Mapping[str, Any]) -> str: ...
+    def body(self) -> dict[str, Any]: ...
+
+
+class Streamed:
+    """A reply on its way. Its text is shown as it comes.
+
+    Where the stream breaks and the reply is asked for again, what was shown already is not shown twice: the new
+    text is shown from where it goes on, or differs.
+    """
+
+    def __init__(self, assemble: Callable[[], Assembly], on_text: Callable[[str], None]) -> None:
+        self._assemble, self._on_text = assemble, on_text
+        self._shown = ""
+
+    def begin(self) -> None:
+        self._assembly = self._assemble()
+        self._ahead = self._shown
+        self._rest = b""
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes of server-sent events in."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            if line.startswith(b"data:") and (payload := line[5:].strip()) not in (b"", b"[DONE]"):
+                self.take(_parsed(payload))
+
+    def take(self, chunk: Any) -> None:
+        piece = self._assembly.add(chunk) if isinstance(chunk, Mapping) else ""
+        if piece and self._ahead:
+            differs = (at for at, (new, old) in enumerate(zip(piece, self._ahead, strict=False)) if new != old)
+            common = next(differs, min(len(piece), len(self._ahead)))
+            self._ahead = self._ahead[common:] if common == len(piece) else ""
+            piece = piece[common:]
+        if piece:
+            self._shown += piece
+            self._on_text(piece)
+
+    def end(self) -> dict[str, Any]:
+        try:
+            return self._assembly.body()
+        except MalformedReply as error:
+            raise _EndedEarly(str(error), status=error.status) from error
+
+
+class _EndedEarly(MalformedReply):
+    """A stream without its end; the same request may well succeed."""
+
+
+class Transport:
+    """The way to one server. `sdk` is "openai" or "anthropic", `method` the client's ordinary method for a wire."""
+
+    def __init__(
+        self, sdk: str, path: str, method: str, *, client: Any, base_url: str | None, api_key: str | None, retries: int
+    ) -> None:
+        self.sdk, self.path, self.method, self.retries = sdk, path, method, retries
+        self._given, self._base_url, self._api_key = client, base_url, api_key
+        self._async_clients: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+
+    def ask(self, body: Body, options: Options, streamed: Streamed | None, read: Callable[[Any], Reply]) -> Reply:
+        """What `read` makes of the response. Raises ModelError when the retries are used up or it is refused."""
+        try:
+            reply: Reply = self._retrying(lambda: read(self._attempt(body, options, streamed)))
+        except Exception as error:
+            if (told := self._as_model_error(error)) is None:
+                raise
+            raise told from error
+        return reply
+
+    async def aask(
+        self, body: Body, options: Options, streamed: Streamed | None, read: Callable[[Any], Reply]
+    ) -> Reply:
+        """As `ask`, on the running event loop."""
+
+        async def attempt() -> Reply:
+            return read(await self._aattempt(body, options, streamed))
+
+        try:
+            reply: Reply = await self._aretrying(attempt)
+        except Exception as error:
+            if (told := self._as_model_error(error)) is None:
+                raise
+            raise told from error
+        return reply
+
+    def is_at(self, address: str) -> bool:
+        """Whether requests go to this address, the SDK's own where none was given."""
+        given = self._base_url if self._given is None else getattr(self._given, "base_url", "elsewhere")
+        return str(given or os.environ.get(f"{self.sdk.upper()}_BASE_URL") or address).startswith(address)
+
+    def _attempt(self, body: Body, options: Options, streamed: Streamed | None) -> Any:
+        client = self._client
+        if self._is_async(client):
+            return threads.run_coroutine(self._asend(client, body, options, streamed)).result()
+        return self._send(client, body, options, streamed)
+
+    async def _aattempt(self, body: Body, options: Options, streamed: Streamed | None) -> Any:
+        client = await self._async_client()
+        if self._is_async(client):
+            return await self._asend(client, body, options, streamed)
+        send = functools.partial(self._send, client, body, options, streamed)
+        return await asyncio.wrap_future(threads.start(functools.partial(contextvars.copy_context().run, send)))
+
+    def _send(self, client: Any, body: Body, options: Options, streamed: Streamed | None) -> Any:
+        if streamed:
+            streamed.begin()
+        if not self._is_plain(client):
+            answer = self._method_of(client)(**body, **options)
+            if inspect.isawaitable(answer):
+                answer = threads.run_coroutine(_awaited(answer)).result()
+            if not streamed or not isinstance(answer, Iterator):
+                return _as_dict(answer)
+            for chunk in answer:
+                streamed.take(_as_dict(chunk))
+            return streamed.end()
+        response = client.post(self.path, **_posted(body, options, streamed))
+        try:
+            if not streamed or not _is_event_stream(response):
+                return _parsed(response.read())
+            for data in response.iter_bytes():  # to its end, which keeps the connection
+                streamed.feed(data)
+            return streamed.end()
+        finally:
+            response.close()
+
+    async def _asend(self, client: Any, body: Body, options: Options, streamed: Streamed | None) -> Any:
+        if streamed:
+            streamed.begin()
+        if not self._is_plain(client):
+            answer = await self._method_of(client)(**body, **options)
+            if not streamed or not hasattr(answer, "__aiter__"):
+                return _as_dict(answer)
+            async for chunk in answer:
+                streamed.take(_as_dict(chunk))
+            return streamed.end()
+        response = await client.post(self.path, **_posted(body, options, streamed))
+        try:
+            if not streamed or not _is_event_stream(response):
+                return _parsed(await response.aread())
+            async for data in response.aiter_bytes():
+                streamed.feed(data)
+            return streamed.end()
+        finally:
+            await response.aclose()
+
+    @functools.cached_property
+    def _library(self) -> Any:
+        try:
+            return importlib.import_module(self.sdk)
+        except ImportError as error:
+            raise ModelError(
+                f"This model is asked through the package {self.sdk}. "
+                f"Install it: pip install 'toolkit-agent[{self.sdk}]'."
+            ) from error
+
+    @functools.cached_property
+    def _client(self) -> Any:
+        return self._made("OpenAI", "Anthropic") if self._given is None else self._given
+
+    async def _async_client(self) -> Any:
+        """One client for each event loop: a pooled connection belongs to the loop that opened it."""
+        if self._given is not None:
+            return self._given
+        loop = asyncio.get_running_loop()
+        if loop not in self._async_clients:
+            opened = _open_until_loop_ends(self._made("AsyncOpenAI", "AsyncAnthropic"))
+            self._async_clients[loop] = (await anext(opened), opened)
+        return self._async_clients[loop][0]
+
+    def _made(self, openai_class: str, anthropic_class: str) -> Any:
+        kind = getattr(self._library, openai_class if self.sdk == "openai" else anthropic_class)
+        key = self._api_key or os.environ.get(f"{self.sdk.upper()}_API_KEY") or ("none" if self._base_url else None)
+        try:
+            return kind(base_url=self._base_url, api_key=key, max_retries=0)
+        except Exception as error:
+            raise ModelError(f"No client of the {self.sdk} SDK could be made: {error}") from error
+
+    def _method_of(self, client: Any) -> Any:
+        return operator.attrgetter(self.method)(client)
+
+    def _is_plain(self, client: Any) -> bool:
+        """Whether a client is the SDK's own and nobody has put anything before its method."""
+        method = self._method_of(client)
+        if not self._is_own(client) or type(method) is not types.MethodType:
+            return False
+        function = method.__func__
+        # functools.wraps copies the module's name, but not the globals.
+        return isinstance(function, types.FunctionType) and self._is_own(method, function.__globals__["__name__"])
+
+    def _is_async(self, client: Any) -> bool:
+        if self._is_own(client):
+            return type(client).__name__.startswith("Async")
+        return inspect.iscoroutinefunction(self._method_of(client))
+
+    def _is_own(self, thing: Any, module: str = "") -> bool:
+        return (module or type(thing).__module__).split(".")[0] == self.sdk
+
+    @functools.cached_property
+    def _retrying(self) -> Any:
+        import tenacity
+
+        return tenacity.Retrying(**self._policy)
+
+    @functools.cached_property
+    def _aretrying(self) -> Any:
+        import tenacity
+
+        return tenacity.AsyncRetrying(**self._policy)
+
+    @functools.cached_property
+    def _policy(self) -> dict[str, Any]:
+        import tenacity
+
+        return {
+            "stop": tenacity.stop_after_attempt(self.retries + 1),
+            "retry": tenacity.retry_if_exception(self._is_passing),
+            "wait": lambda state: _wait(state.outcome.exception(), state.attempt_number),
+            "before_sleep": lambda state: _log.warning("request failed, trying again: %r", state.outcome.exception()),
+            "reraise": True,
+        }
+
+    def _is_passing(self, error: BaseException) -> bool:
+        """Whether the same request may well succeed a little later."""
+        import httpx2
+
+        if isinstance(error, self._library.APIStatusError):
+            told = error.response.headers.get("x-should-retry")
+            if told == "false" or getattr(error, "code", None) == "insufficient_quota":
+                return False
+            return _is_passing_status(error.status_code) and (_retry_after(error) or 0.0) <= _LONGEST_WAIT
+        if isinstance(error, MalformedReply):
+            return isinstance(error, _EndedEarly) if error.status is None else _is_passing_status(error.status)
+        return isinstance(error, (self._library.APIConnectionError, httpx2.TransportError))
+
+    def _as_model_error(self, error: Exception) -> ModelError | None:
+        import httpx2
+
+        if isinstance(error, self._library.APIStatusError):
+            status = error.status_code
+            return ModelError(f"The model's server answered {status}: {error.message[:1000]}", status=status)
+        if isinstance(error, (self._library.APIConnectionError, httpx2.TransportError)):
+            where = getattr(getattr(error, "_request", None) or getattr(error, "request", None), "url", self._base_url)
+            return ModelError(f"The model could not be reached at {where}: {_cause(error)}.")
+        if isinstance(error, getattr(self._library, f"{type(self._client).__name__}Error", ())):
+            return ModelError(f"The model could not be asked: {error}")
+        return None
+
+
+def _posted(body: Body, options: Options, streamed: Streamed | None) -> dict[str, Any]:
+    import httpx2
+
+    request: dict[str, Any] = {"max_retries": 0}
+    for given, named in _OPTIONS.items():
+        if given in options:
+            request[named] = options[given]
+    if streamed:  # the SDKs' own way to ask for an open response
+        request["headers"] = {**request.get("headers", {}), "X-Stainless-Raw-Response": "stream"}
+    if "extra_body" in options:
+        body = {**body, **options["extra_body"]}
+    return {"body": body, "cast_to": httpx2.Response, "options": request}
+
+
+async def _open_until_loop_ends(client: Any) -> AsyncGenerator[Any, None]:
+    """Yield the client; asyncio finalises the generator when it shuts the loop down, which closes the connections."""
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+def _is_event_stream(response: Any) -> bool:
+    """Some servers answer a request for a stream with the whole reply."""
+    return "json" not in response.headers.get("content-type", "")
+
+
+def _parsed(content: bytes) -> Any:
+    from pydantic_core import from_json
+
+    try:
+        return from_json(content, allow_inf_nan=False)
+    except ValueError:
+        pass
+    try:  # one odd character or number is no reason to lose a reply
+        return whole_characters(json.loads(content.decode("utf-8-sig", "replace"), parse_constant=lambda _: None))
+    except (ValueError, RecursionError) as error:
+        raise MalformedReply(f"The server answered with something that is no JSON: {content[:200]!r}") from error
+
+
+async def _awaited(answer: Any) -> Any:
+    return await answer
+
+
+def _as_dict(answer: Any) -> Any:
+    dump = getattr(answer, "model_dump", None)
+    return dump(exclude_unset=True) if dump else answer
+
+
+def _is_passing_status(status: int) -> bool:
+    return status in _RETRIED or status >= 500
+
+
+def _wait(error: BaseException | None, attempt: int) -> float:
+    """Seconds until the next attempt: what the server asked for, else growing and jittered."""
+    if (wanted := _retry_after(error)) is not None:
+        return max(wanted, 0.0)
+    return float(min(0.5 * 2 ** (attempt - 1), 8.0) * random.uniform(0.75, 1.0))
+
+
+def _retry_after(error: Any) -> float | None:
+    headers = getattr(getattr(error, "response", None), "headers", {})
+    try:
+        if "retry-after-ms" in headers:
+            return float(headers["retry-after-ms"]) / 1000
+        value = headers.get("retry-after")
+        if value is None or value.replace(".", "", 1).isdigit():
+            return None if value is None else float(value)
+        import email.utils
+
+        return email.utils.parsedate_to_datetime(value).timestamp() - time.time()
+    except (ValueError, TypeError):
+        return None
+
+
+def _cause(error: BaseException) -> str:
+    deepest = error
+    while deepest.__cause__ is not None:
+        deepest = deepest.__cause__
+    return str(deepest) or type(deepest).__name__
