@@ -205,7 +205,7 @@ CALLS: dict[str, tuple[list[Any], list[tuple[str, str, Any]]]] = {
         [("c1", "forecast", '{"a":{"b":1},"c":{"d":{"e":2}}}')],
     ),
     "a piece that looks like a call of its own": (
-        [piece("c1", "forecast", '{"place":"a}'), piece("c1", "forecast", '{b"}')], [("c1", "forecast", '{"place":"a}{b"}')]
+        [piece("c1", "clock", '{"zone":"}'), piece("c1", "clock", '{"}')], [("c1", "clock", '{"zone":"}{"}')]
     ),
     "null and empty later on": (
         [

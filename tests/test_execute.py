@@ -958,6 +958,20 @@ def test_nobody_is_asked_about_a_call_that_cannot_run(run: Runner) -> None:
     assert all(call.is_error for call in result.calls)
 
 
+def test_nobody_is_asked_about_a_call_that_nobody_can_read_though_its_defaults_would_do(run: Runner) -> None:
+    asked: list[str] = []
+
+    def launch(count: int = 1) -> str:
+        return "launched"
+
+    registry = of(launch, permission="sensitive")
+    result = play(
+        run, registry, ToolCall("c1", "launch", raw='{"count": 5'), approve=lambda call: asked.append(call.id)
+    )
+    assert not asked
+    assert result.calls[0].is_error
+
+
 def test_a_denial_tells_its_reason(run: Runner) -> None:
     registry, _ = sensitive()
     call = ToolCall("c1", "pay_out_", raw='{"sum": 5}')

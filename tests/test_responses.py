@@ -209,6 +209,7 @@ def changed(message: Message, **change: Any) -> Message:
         pytest.param({"problem": "cut off"}, "{}", id="not to be read"),
         pytest.param({"arguments": {"zone": "CET"}, "repairs": ("code_fence",)}, '{"zone":"CET"}', id="repaired"),
         pytest.param({"raw": "", "arguments": {}}, "{}", id="empty"),
+        pytest.param({"raw": {"zone": "CET"}, "arguments": {"zone": "CET"}}, '{"zone":"CET"}', id="an object"),
     ],
 )
 def test_arguments_on_their_way_back(change: dict[str, Any], kept: str) -> None:
@@ -347,6 +348,12 @@ def test_the_server_is_sent_what_it_does_not_know(
     assert body["instructions"] == "be brief"  # these are not kept
 
 
+def test_a_server_that_keeps_nothing_is_sent_all() -> None:
+    body = encode(USER, SAID, RESULT, options={"previous_response_id": True, "store": False})
+    assert "previous_response_id" not in body
+    assert body["input"] == items(USER, SAID, RESULT)
+
+
 # Replies
 
 REPLIES: dict[str, tuple[dict[str, Any], str, str]] = {
@@ -384,10 +391,16 @@ def test_usage_and_calls() -> None:
     assert reply.usage == Usage(83, 40, 64, 12)
     assert reply.finish == "stop"
     assert reply.message.text == "Ich schaue nach: Köln 🌦"
+    assert set(reply.message.opaque) == {"responses"}
     assert reply.message.tool_calls == (
         ToolCall("call_qA1", "forecast", raw='{"place":"Köln"}'),
         ToolCall("call_qA2", "forecast", raw='{"place":"Lima","days":3}'),
     )
+
+
+def test_a_call_without_arguments() -> None:
+    for item in (call_item(arguments=None), call_item(arguments="")):
+        assert decode(response(item)).message.tool_calls == (ToolCall("c1", "clock", raw=""),)
 
 
 @pytest.mark.parametrize("usage", [None, [], {"input_tokens": None, "output_tokens_details": "?"}], ids=repr)
@@ -405,7 +418,7 @@ FAILURES: dict[str, tuple[Any, str, int | None]] = {
         response(status="failed", error={"code": "rate_limit_exceeded", "message": "slower"}), "is failed: slower", 429
     ),
     "refused for good": (response(status="failed", error={"code": "invalid_prompt"}), "is failed", None),
-    "still at work": (response(status="queued"), "is queued", None),
+    **{status: (response(status=status), f"is {status}", None) for status in ("queued", "in_progress", "cancelled")},
 }  # fmt: skip
 
 
@@ -496,10 +509,17 @@ def test_items_that_the_end_has_cut_are_put_together_from_their_pieces() -> None
     assert items(reply.message, options={"store": False})[0]["type"] == "message"
 
 
+def test_items_that_the_end_alone_tells_whole() -> None:
+    recording = recorded("reasoning_text_and_calls")
+    body, _ = assembled(unfinished(recording["events"], output=recording["body"]["output"]))
+    assert body["output"] == recording["body"]["output"]
+
+
 def test_a_cut_refusal() -> None:
     body, text = assembled(unfinished(recorded("refusal")["events"]))
     assert decode(body).message.text == text == "I cannot help with that."
     assert decode(body).finish == "refusal"
+    assert body["output"][0]["content"] == [{"type": "refusal", "refusal": text}]
 
 
 def test_pieces_whose_item_was_never_announced() -> None:
@@ -507,6 +527,8 @@ def test_pieces_whose_item_was_never_announced() -> None:
     arguments = {"type": "response.function_call_arguments.delta", "output_index": 1, "delta": "{}"}
     body, _ = assembled([delta, arguments, {"type": "response.completed", "response": {}}])
     reply = decode(body)
+    said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "so"}]}
+    assert body["output"] == [said, {"type": "function_call", "arguments": "{}"}]
     assert (reply.message.text, reply.finish) == ("so", "stop")
     assert reply.message.tool_calls == (ToolCall("", "", raw="{}"),)
 
@@ -547,7 +569,7 @@ def test_a_stream_that_ends_early(length: int) -> None:
 
 def test_events_of_a_later_version_are_passed_over() -> None:
     events = recorded("refusal")["events"]
-    odd = [{"type": "response.new_thing.delta", "delta": "?"}, {"type": ["?"]}, {}, {"delta": "?"}]
+    odd = [{"type": "response.new_thing.delta", "delta": "?", "error": "?"}, {"type": ["?"]}, {}, {"delta": "?"}]
     noisy = [one for event in events for one in (*odd, event)]
     assert assembled(noisy) == assembled(events)
 

@@ -847,7 +847,7 @@ def test_what_a_field_says_for_models_only_does_no_harm() -> None:
 
 
 def test_a_lone_parameter_keeps_what_is_said_of_it() -> None:
-    def collect(notes=Field(default_factory=list, max_length=2)):  # type: ignore[no-untyped-def]
+    def collect(notes=Field(default_factory=list, max_length=2)):  # type: ignore[no-untyped-def]  # noqa: B008
         return notes
 
     def pick(**given: Any) -> Any:
@@ -1544,15 +1544,6 @@ def test_the_context_is_hidden_and_filled_in(function: Callable[..., Any]) -> No
     assert forged.is_error or forged.value == (1, "given to the run")
 
 
-class Smuggler(BaseModel):
-    cargo: ToolContext | int
-
-
-@dataclasses.dataclass
-class SmugglingLink:
-    cargo: ToolContext | int | None = None
-
-
 class ToolContextless(BaseModel):
     """Only its name is like that of the context."""
 
@@ -1578,13 +1569,31 @@ def test_a_name_like_that_of_the_context_hides_nothing(hint: Any, sent: Any) -> 
         pytest.param(list[ToolContext], id="in a list"),
         pytest.param(dict[str, ToolContext], id="in a dict"),
         pytest.param(tuple[ToolContext, None], id="in a pair"),
-        pytest.param(Smuggler, id="in a model"),
-        pytest.param(Optional[SmugglingLink], id="in a dataclass"),
     ],
 )
 def test_a_model_cannot_make_a_context(hint: Any) -> None:
     with pytest.raises(ToolDefinitionError, match="'given'"):
         ToolRegistry([refuse(given=hint)])
+
+
+class Smuggler(BaseModel):
+    cargo: ToolContext | int
+
+
+@dataclasses.dataclass
+class SmugglingLink:
+    cargo: ToolContext | int | None = None
+
+
+@pytest.mark.parametrize("hint", [Smuggler, Optional[SmugglingLink]])
+def test_a_model_cannot_smuggle_a_context(hint: Any) -> None:
+    """A class of the caller may hold one, say to pass it on; what a model sends never becomes one."""
+    for cargo in ({"call_id": "forged", "deps": "forged"}, {}):
+        try:
+            result = send(taking(hint), {"given": {"cargo": cargo}})
+        except ToolDefinitionError:
+            return
+        assert result.reason == "malformed"
 
 
 @pytest.mark.parametrize("star", ["*contexts", "**contexts"])

@@ -12,7 +12,7 @@ from toolkit.messages import Message, Reply, ToolCall, ToolContext, ToolResult, 
 from toolkit.models import Model, ModelInfo
 from toolkit.registry import ToolRegistry, tool
 from toolkit.results import RunResult
-from toolkit.run import aresume, arun_agent_with_tools, resume, run_agent_with_tools
+from toolkit.run import aextract, aresume, arun_agent_with_tools, extract, resume, run_agent_with_tools
 from toolkit.scripted import ScriptedModel
 from toolkit.tools import Tool, ToolParameter
 
@@ -39,8 +39,10 @@ __all__ = [
     "Usage",
     "Verdict",
     "__version__",
+    "aextract",
     "aresume",
     "arun_agent_with_tools",
+    "extract",
     "resume",
     "run_agent_with_tools",
     "tool",

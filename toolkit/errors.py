@@ -43,6 +43,10 @@ class ModelError(ToolkitError):
         self.run: Any = None
 
 
+class ToolsRefused(ModelError):
+    """The model's server takes no tools. A run goes on with the tools described in its prompt."""
+
+
 class MalformedReply(ModelError):
     """The server answered with success, but what it sent holds no reply in its dialect."""
 

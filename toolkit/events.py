@@ -8,6 +8,7 @@
 | `tool_call_request` | `tool_call_id`, `tool_name`, `arguments` (as read), `raw_arguments`, `repairs`, `model` |
 | `approval` | `tool_call_id`, `tool_name`, `decision`, `reason` |
 | `tool_exec_result` | id and name as above, `success`, `status`, `approval`, `time_ms`, `result_preview`, `repairs` |
+| `route_switch` | `route` ("prompted": the server takes no tools, so the prompt describes them from now on), `reason` |
 | `run_end` | `stop_reason` or `error` (a class name), `turns`, `input_tokens`, `output_tokens`, `time_ms` |
 
 `status` is "ok", "error" (it ran and failed) or "not_executed". `timestamp` is UTC in ISO 8601.
@@ -88,6 +89,10 @@ def tell(sinks: tuple[Sink, ...], event: Event) -> None:
 def run_started(run: Run, model: str, tools: tuple[str, ...]) -> Event:
     data = {"model": model, "tools": list(tools), "max_turns": run.max_turns, "parent_call_id": current_call.get()}
     return _event("run_start", run, **data)
+
+
+def route_switched(run: Run, reason: str) -> Event:
+    return _event("route_switch", run, route="prompted", reason=reason)
 
 
 def run_ended(run: Run, outcome: Mapping[str, str]) -> Event:

@@ -159,6 +159,7 @@ def serve() -> None:
     parameters.model.path = told["path"]
     parameters.api_keys = [told["api_key"]]
     parameters.n_ctx = CONTEXT_TOKENS
+    parameters.n_parallel, parameters.kv_unified = 2, True
     parameters.cache_ram_mib = 0  # llama.cpp would keep up to 8 GB of old prompts
     parameters.warmup = False
     parameters.verbosity = -1

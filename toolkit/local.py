@@ -258,12 +258,12 @@ _EXAMPLES = (
     (
         "Function: send_parcel - Sends a parcel.\n"
         "Parameters:\n"
-        "- city (string): City of the receiver, such as 'Rome, Italy'.\n"
+        "- city (string): City of the receiver.\n"
         "- weight (integer): Weight in grams.\n"
         "- date (string, optional): Day of sending.\n"
         "- insured (boolean, optional): Whether it is insured. Default is false.\n\n"
-        "Request: I want to send an insured parcel of 800 grams to Oslo, Norway",
-        '{"city": "Oslo, Norway", "weight": 800, "insured": true}',
+        "Request: I want to send an insured parcel of 800 grams to Tartu, Estonia",
+        '{"city": "Tartu, Estonia", "weight": 800, "insured": true}',
     ),
     (
         "Function: book_table - Books a table at a restaurant.\n"
@@ -301,10 +301,14 @@ def _kind(schema: Any) -> str:
 def _meaning(schema: Any) -> str:
     if not isinstance(schema, Mapping):
         return ""
-    text = str(schema.get("description", ""))
+    text = _SAMPLE.sub("", str(schema.get("description", "")))
     if values := schema.get("enum"):
         text += " One of: " + ", ".join(json.dumps(value, ensure_ascii=False) for value in values)
     return text
+
+
+# A quoted sample value is what a small model takes where it should look into the request.
+_SAMPLE = re.compile(r"""[\s,;(]*\b(?:e\.g\.|for example|such as)[\s,:]*(["'`])[^"'`\n]{1,60}\1\)?""", re.IGNORECASE)
 
 
 def _cut(text: str, room: int) -> str:

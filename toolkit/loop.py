@@ -63,7 +63,8 @@ class Limits:
 class Run:
     """The whole state of a run: save it, and it goes on elsewhere.
 
-    The first `history` messages were there before it began.
+    The first `history` messages were there before it began. `output` names the tool whose call is the answer of a run
+    with an `output_type`. `route` is "prompted" once the server has refused tools.
     """
 
     id: str
@@ -71,6 +72,8 @@ class Run:
     history: int = 0
     max_turns: int = 10
     tool_choice: str = "auto"
+    output: str = ""
+    route: Literal["", "prompted"] = ""
     limits: Limits = Limits()
     turns: int = 0
     tool_calls: int = 0
@@ -142,20 +145,24 @@ def next_step(run: Run, gate: Gate) -> Step:
         return _next_for_calls(run, gate)
     if run.stopped:
         return Stop(run.stopped)
-    if run.messages[-1].role == "assistant":
+    messages = run.messages
+    if messages[-1].role == "assistant" and run.finish != "pause":
         if run.finish == "refusal":
             return Stop("refused")
         if run.finish == "length":
             return Stop("truncated")
-        return Stop("max_turns" if run.turns == run.max_turns > 1 else "answered")
+        if not run.output:
+            return Stop("max_turns" if run.turns == run.max_turns > 1 else "answered")
+        messages = (*messages, Message("user", f"Give the answer as a call of {run.output}."))
     if run.turns >= run.max_turns:
         return Stop("max_turns")
     if _is_spent(run):
         return Stop("limit_reached")
-    if run.is_last_turn:
-        return CallModel(run.messages, "none")
-    # A forced choice holds for the first turn only, or the model could never answer.
-    return CallModel(run.messages, run.tool_choice if run.turns == 0 else _after_first(run.tool_choice))
+    if run.is_last_turn or messages is not run.messages:
+        return CallModel(messages, run.output or "none")
+    # A forced choice holds for the first turn only, or the model could never answer; unless it is the answer.
+    is_kept = run.turns == 0 or run.tool_choice in ("none", run.output)
+    return CallModel(run.messages, run.tool_choice if is_kept else "auto")
 
 
 def advance(run: Run, step: Step, outcome: Outcome = None, *, seconds: float = 0.0, exempt: Iterable[str] = ()) -> Run:
@@ -167,8 +174,8 @@ def advance(run: Run, step: Step, outcome: Outcome = None, *, seconds: float = 0
     run = replace(run, seconds=run.seconds + seconds) if seconds else run
     match step, outcome:
         case CallModel(), Reply(message, usage, finish):
-            run = replace(run, messages=(*run.messages, message), finish=finish)
-            return replace(run, turns=run.turns + 1, usage=run.usage + usage)
+            run = replace(run, messages=(*step.messages, message), finish=finish)
+            return _without_output(replace(run, turns=run.turns + 1, usage=run.usage + usage))
         case CallTools(calls), tuple():
             return _answered(run, calls, outcome, frozenset(exempt))
         case AskApproval(calls), Mapping():
@@ -200,7 +207,7 @@ def _next_for_calls(run: Run, gate: Gate) -> Step:
     limits = run.limits
     if run.tool_choice == "none":
         return Stop("answered", "Not run: tools are switched off in this run.")
-    if run.turns >= run.max_turns:
+    if run.turns >= run.max_turns and any(call.name != run.output for call in run.open_calls):
         return Stop("max_turns", "Not run: the turn limit of this run is reached.")
     if limits.tool_calls is not None and run.tool_calls + len(run.open_calls) > limits.tool_calls:
         return Stop("limit_reached", f"Not run: this run may make {limits.tool_calls} tool calls at most.")
@@ -225,10 +232,6 @@ def _is_spent(run: Run) -> bool:
     return (tokens is not None and run.usage.total_tokens >= tokens) or (seconds is not None and run.seconds >= seconds)
 
 
-def _after_first(tool_choice: str) -> str:
-    return tool_choice if tool_choice == "none" else "auto"
-
-
 def _answered(run: Run, calls: tuple[ToolCall, ...], results: tuple[Any, ...], exempt: frozenset[str]) -> Run:
     if [call.id for call in calls] != [result.call_id for result in results]:
         raise ValueError("A batch is answered by exactly one result per call, in the order of the calls.")
@@ -237,12 +240,19 @@ def _answered(run: Run, calls: tuple[ToolCall, ...], results: tuple[Any, ...], e
     fingerprint = _fingerprint(calls, results, exempt)
     repeated = run.repeated + 1 if fingerprint and fingerprint == run.fingerprint else 1
     stopped: StopReason | None = None
-    if malformed >= run.limits.malformed:
+    answers = [result for call, result in zip(calls, results, strict=True) if call.name == run.output]
+    if any(not result.is_error for result in answers):
+        stopped = "answered"
+    elif malformed >= run.limits.malformed:
         stopped = "malformed_arguments"
     elif fingerprint and repeated >= run.limits.repeats:
         stopped = "repeated_call"
     elif fingerprint and repeated >= max(run.limits.repeats // 2, 2):
-        results = tuple(_pointed_out(result, repeated) for result in results)
+        counted = [
+            call.name not in exempt and result.reason != "malformed"
+            for call, result in zip(calls, results, strict=True)
+        ]
+        results = tuple(_pointed_out(r, repeated) if c else r for r, c in zip(results, counted, strict=True))
     return replace(
         run,
         messages=(*run.messages, Message("tool", tool_results=results)),
@@ -254,6 +264,16 @@ def _answered(run: Run, calls: tuple[ToolCall, ...], results: tuple[Any, ...], e
         repeated=repeated,
         fingerprint=fingerprint,
         stopped=stopped,
+    )
+
+
+def _without_output(run: Run) -> Run:
+    """Count a reply in words where a call of the output tool was wanted."""
+    if not run.output or run.open_calls or run.finish != "stop":
+        return run
+    malformed = run.malformed + 1
+    return replace(
+        run, malformed=malformed, stopped="malformed_arguments" if malformed >= run.limits.malformed else None
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Role = Literal["system", "user", "assistant", "tool"]
-Finish = Literal["stop", "length", "refusal"]
+Finish = Literal["stop", "length", "refusal", "pause"]
 Permission = Literal["read", "write", "sensitive"]
 
 
@@ -90,7 +90,10 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One answer of a model. `finish` is why it stopped: by itself, at its length, or refusing."""
+    """One answer of a model.
+
+    `finish` is why it stopped: by itself, at its length, refusing, or only pausing for the provider's own tools.
+    """
 
     message: Message
     usage: Usage = Usage()

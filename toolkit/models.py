@@ -21,7 +21,7 @@ OPENAI_MODEL = "gpt-5.4-mini"
 
 _NO_FIELDS = {
     *("messages", "model", "tools", "functions", "stream", "stream_options"),
-    *("output_type", "retrieve", "mode", "audit", "store", "run_id", "cancel"),
+    *("retrieve", "mode", "audit", "store", "run_id", "cancel"),
 }
 _OPENAI = "https://api.openai.com/"
 
@@ -49,6 +49,7 @@ WIRES = {
     "chat": Wire("toolkit.dialects.chat", "openai", "chat.completions.create"),
     "responses": Wire("toolkit.dialects.responses", "openai", "responses.create"),
     "anthropic": Wire("toolkit.dialects.anthropic", "anthropic", "messages.create"),
+    "react": Wire("toolkit.dialects.prompted", "openai", "chat.completions.create"),
 }
 
 
@@ -56,9 +57,10 @@ class Model:
     """A model behind a server. One client is kept for the model's life.
 
     `client` is an SDK's client, or anything with the same ordinary method (`chat.completions.create` …); else one is
-    made from `base_url` and `api_key` (default: the SDK's environment variables). `wire` is "chat", "responses" or
-    "anthropic". `retries` is how often a failed request is tried again (429, 5xx, no connection, timeout). `defaults`
-    are request fields such as `temperature`, sent as they are; those of a run override them.
+    made from `base_url` and `api_key` (default: the SDK's environment variables). `wire` is "chat", "responses",
+    "anthropic" or "react" (tools in the prompt). `retries` is how often a failed request is tried again (429, 5xx, no
+    connection, timeout). `defaults` are request fields such as `temperature`, sent as they are; those of a run
+    override them.
     """
 
     def __init__(
@@ -76,7 +78,10 @@ class Model:
         refuse_strangers(defaults, ("wire", "client", "base_url", "api_key", "info", "retries"))
         if wire not in WIRES:
             raise ValueError(f"There is no wire {wire!r}. Name one of {', '.join(WIRES)}.")
+        if info and not info.function_calling:
+            wire = "react"
         self.name, self.defaults = name, defaults
+        self._given = {"client": client, "base_url": base_url, "api_key": api_key, "retries": retries}
         self._dialect = importlib.import_module(WIRES[wire].dialect)
         sdk, method = WIRES[wire].sdk, WIRES[wire].method
         self._transport = Transport(
@@ -110,6 +115,13 @@ class Model:
         asked = self._request(messages, tools, tool_choice, options, on_text)
         return _with_leaked(await self._transport.aask(*asked), tools)
 
+    @functools.cached_property
+    def prompted(self) -> Model:
+        """The same model with the tools in its prompt, for a server that takes none."""
+        return Model(
+            self.name, wire="react", info=replace(self.info, function_calling=False), **self._given, **self.defaults
+        )
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
 
@@ -128,8 +140,9 @@ class Model:
         if on_text:
             fields |= self._dialect.STREAM
             streamed = Streamed(lambda: self._dialect.assembly([tool.wire_name for tool in tools]), on_text)
+        form = {"structured": self.info.structured_output} if self._dialect.DIALECT == "prompted" else {}
         body = self._dialect.encode(
-            messages, tools, model=self.name, tool_choice=tool_choice, strict=strict, options=fields
+            messages, tools, model=self.name, tool_choice=tool_choice, strict=strict, options=fields, **form
         )
         return body, transport, streamed, self._dialect.decode
 
@@ -148,8 +161,8 @@ def find_model(
 ) -> Model:
     """The model that a run shall ask.
 
-    A name is one at the given or the environment's server, spoken to in Chat Completions, or, as "responses:NAME" and
-    "anthropic:NAME", in these; "local" and "local:PATH.gguf" are the embedded model. None:
+    A name is one at the given or the environment's server, spoken to in Chat Completions, or, as "responses:NAME",
+    "anthropic:NAME" and "react:NAME", in these; "local" and "local:PATH.gguf" are the embedded model. None:
     $TOOLKIT_MODEL, else with $OPENAI_API_KEY the model OPENAI_MODEL, else the embedded one where it is installed.
     Raises ModelError where there is none, naming the ways out.
     """

@@ -47,9 +47,17 @@ class RunResult:
 
     @property
     def text(self) -> str:
-        """The last text of the model in this run; empty where it said nothing."""
+        """The last text of the model in this run; empty where it said nothing. With an `output_type`, its JSON."""
+        if self.run.output and (answers := [call for call in self.calls if call.name == self.run.output]):
+            return answers[-1].content
         said = [message.text for message in self.run.messages[self.run.history :] if message.role == "assistant"]
         return said[-1] if said else ""
+
+    @property
+    def output(self) -> Any:
+        """The answer of a run with an `output_type`, validated; None where there is none, or it was read from JSON."""
+        answers = [call.value for call in self.calls if call.name == self.run.output and not call.is_error]
+        return answers[-1] if answers else None
 
     @property
     def messages(self) -> tuple[Message, ...]:

@@ -9,10 +9,10 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypedDict, get_args
+from typing import Any, TypedDict, TypeVar, cast, get_args
 
 from toolkit import events, threads
-from toolkit.errors import ApprovalError
+from toolkit.errors import ApprovalError, ToolsRefused
 from toolkit.execute import Done, arun_calls, needs_approval, receive, run_calls
 from toolkit.history import Conversation, read_conversation
 from toolkit.loop import (
@@ -36,12 +36,13 @@ from toolkit.models import Model, find_model, refuse_strangers
 from toolkit.registry import REGISTRY, ToolRegistry
 from toolkit.results import RunResult
 from toolkit.schema import copied
-from toolkit.tools import Tool, Toolset
+from toolkit.tools import OutputTool, Tool, Toolset
 
 _log = logging.getLogger("toolkit")
 
 Approver = Callable[[ToolCall], "Decision | Verdict | Awaitable[Decision | Verdict]"]
 """Decides on a call of a sensitive tool. What is no exact approval keeps it from running."""
+T = TypeVar("T")
 ToolsGiven = ToolRegistry | Iterable[Callable[..., Any] | Tool] | None
 
 
@@ -54,6 +55,7 @@ def run_agent_with_tools(
     history: Conversation = None,
     max_turns: int = 10,
     tool_choice: str = "auto",
+    output_type: Any = None,
     approve: Approver | None = None,
     limits: Limits | None = None,
     deps: Any = None,
@@ -74,6 +76,7 @@ def run_agent_with_tools(
     history: a result or messages (also Chat Completions dicts) to go on from; never changed.
     max_turns: requests to the model at most. In the last of several the tools are switched off, so that it answers.
     tool_choice: "auto", "required", "none" or a tool's name; a forced choice holds for the first turn.
+    output_type: a type, of which the run gives a validated value in `result.output`.
     approve: decides on calls of sensitive tools: "approve", "deny", "defer" or a Verdict. Without it the run pauses.
     limits: further bounds, see `Limits`.
     deps: anything; tools find it in their `ToolContext`.
@@ -84,7 +87,7 @@ def run_agent_with_tools(
     Outcomes are values: see `RunResult.stop_reason`. Raises ModelError where the model cannot be reached after
     retries, with the run attached as `error.run`; KeyboardInterrupt passes, with the run attached as well.
     """
-    setting = _setting(model, tools, approve, deps, on_event, on_text, client, base_url, api_key, options)
+    setting = _setting(model, tools, output_type, approve, deps, on_event, on_text, client, base_url, api_key, options)
     return _drive(_begin(prompt, instructions, history, max_turns, tool_choice, limits, setting), setting)
 
 
@@ -97,6 +100,7 @@ async def arun_agent_with_tools(
     history: Conversation = None,
     max_turns: int = 10,
     tool_choice: str = "auto",
+    output_type: Any = None,
     approve: Approver | None = None,
     limits: Limits | None = None,
     deps: Any = None,
@@ -108,7 +112,7 @@ async def arun_agent_with_tools(
     **options: Any,
 ) -> RunResult:
     """As `run_agent_with_tools`, on the running event loop. Cancellation passes, with the run attached."""
-    setting = _setting(model, tools, approve, deps, on_event, on_text, client, base_url, api_key, options)
+    setting = _setting(model, tools, output_type, approve, deps, on_event, on_text, client, base_url, api_key, options)
     return await _adrive(_begin(prompt, instructions, history, max_turns, tool_choice, limits, setting), setting)
 
 
@@ -118,6 +122,7 @@ def resume(
     *,
     model: str | Model | None = None,
     tools: ToolsGiven = None,
+    output_type: Any = None,
     approve: Approver | None = None,
     deps: Any = None,
     on_event: events.Sink | None = None,
@@ -134,8 +139,23 @@ def resume(
     reply is undecided, the run stays paused and starts none of them. The other arguments are as for
     `run_agent_with_tools`. Raises ApprovalError for a verdict on a call that does not wait for one.
     """
-    setting = _setting(model, tools, approve, deps, on_event, on_text, client, base_url, api_key, options)
+    setting = _setting(model, tools, output_type, approve, deps, on_event, on_text, client, base_url, api_key, options)
     return _drive(_decided(paused, verdicts or {}, max_turns, setting), setting)
+
+
+def extract(text: str, output_type: type[T], *, max_turns: int = 3, **options: Any) -> T:
+    """Read a value of a type out of a text: one forced call of a tool made from the type, validated.
+
+    `options` are those of `run_agent_with_tools`. Raises RunIncomplete where the model did not manage it.
+    """
+    result = run_agent_with_tools(text, tools=(), output_type=output_type, max_turns=max_turns, **options)
+    return cast(T, result.raise_for_stop().output)
+
+
+async def aextract(text: str, output_type: type[T], *, max_turns: int = 3, **options: Any) -> T:
+    """As `extract`, on the running event loop."""
+    result = await arun_agent_with_tools(text, tools=(), output_type=output_type, max_turns=max_turns, **options)
+    return cast(T, result.raise_for_stop().output)
 
 
 async def aresume(
@@ -144,6 +164,7 @@ async def aresume(
     *,
     model: str | Model | None = None,
     tools: ToolsGiven = None,
+    output_type: Any = None,
     approve: Approver | None = None,
     deps: Any = None,
     on_event: events.Sink | None = None,
@@ -155,7 +176,7 @@ async def aresume(
     **options: Any,
 ) -> RunResult:
     """As `resume`, on the running event loop."""
-    setting = _setting(model, tools, approve, deps, on_event, on_text, client, base_url, api_key, options)
+    setting = _setting(model, tools, output_type, approve, deps, on_event, on_text, client, base_url, api_key, options)
     return await _adrive(_decided(paused, verdicts or {}, max_turns, setting), setting)
 
 
@@ -171,6 +192,7 @@ class _Setting:
     options: Mapping[str, Any]
     sinks: tuple[events.Sink, ...]
     on_text: Callable[[str], None] | None
+    output: str
 
     def gate(self, call: ToolCall) -> bool:
         return needs_approval(call, self.tools)
@@ -180,6 +202,14 @@ class _Setting:
             for event in events.step_ended(run, step, outcome, self.model.name, seconds):
                 events.tell(self.sinks, event)
         return advance(run, step, outcome, seconds=seconds, exempt=self.tools.exempt)
+
+    def switch_route(self, run: Run, error: ToolsRefused) -> Run:
+        """The run with the tools in its prompt from now on, unless they are there already."""
+        if run.route == "prompted":
+            raise error
+        if self.sinks:
+            events.tell(self.sinks, events.route_switched(run, str(error)))
+        return replace(run, route="prompted")
 
     def tell_start(self, run: Run) -> None:
         if self.sinks:
@@ -204,7 +234,11 @@ def _drive(run: Run, setting: _Setting) -> RunResult:
             done.clear()
             setting.tell_begin(run, step)
             started = time.perf_counter()
-            outcome = _perform(step, run, setting, done)
+            try:
+                outcome = _perform(step, run, setting, done)
+            except ToolsRefused as error:
+                run = setting.switch_route(run, error)
+                continue
             run = setting.advance(run, step, outcome, time.perf_counter() - started)
         return _finish(run, step, setting)
     except BaseException as error:
@@ -221,7 +255,11 @@ async def _adrive(run: Run, setting: _Setting) -> RunResult:
             done.clear()
             setting.tell_begin(run, step)
             started = time.perf_counter()
-            outcome = await _aperform(step, run, setting, done)
+            try:
+                outcome = await _aperform(step, run, setting, done)
+            except ToolsRefused as error:
+                run = setting.switch_route(run, error)
+                continue
             run = setting.advance(run, step, outcome, time.perf_counter() - started)
         return _finish(run, step, setting)
     except BaseException as error:
@@ -235,12 +273,15 @@ class _Asked(TypedDict):
     on_text: Callable[[str], None] | None
 
 
+def _asked(tool_choice: str, setting: _Setting) -> _Asked:
+    return {"tool_choice": tool_choice, "options": setting.options, "on_text": setting.on_text}
+
+
 def _perform(step: Step, run: Run, setting: _Setting, done: Done) -> Outcome:
     match step:
         case CallModel(messages, tool_choice):
-            model, shown = setting.model, setting.shown
-            asked = _Asked(tool_choice=tool_choice, options=setting.options, on_text=setting.on_text)
-            reply = model.complete(messages, shown, **asked)
+            model = setting.model.prompted if run.route else setting.model
+            reply = model.complete(messages, setting.shown, **_asked(tool_choice, setting))
             return receive(reply, run, setting.tools)
         case AskApproval(calls):
             return {call.id: _ask(setting.approve, call) for call in calls}
@@ -252,9 +293,8 @@ def _perform(step: Step, run: Run, setting: _Setting, done: Done) -> Outcome:
 async def _aperform(step: Step, run: Run, setting: _Setting, done: Done) -> Outcome:
     match step:
         case CallModel(messages, tool_choice):
-            model, shown = setting.model, setting.shown
-            asked = _Asked(tool_choice=tool_choice, options=setting.options, on_text=setting.on_text)
-            reply = await model.acomplete(messages, shown, **asked)
+            model = setting.model.prompted if run.route else setting.model
+            reply = await model.acomplete(messages, setting.shown, **_asked(tool_choice, setting))
             return receive(reply, run, setting.tools)
         case AskApproval(calls):
             return {call.id: await _aask(setting.approve, call) for call in calls}
@@ -315,6 +355,7 @@ def _verdict(answer: Any) -> Verdict:
 def _setting(
     model: str | Model | None,
     tools: ToolsGiven,
+    output_type: Any,
     approve: Approver | None,
     deps: Any,
     on_event: events.Sink | None,
@@ -335,8 +376,13 @@ def _setting(
     registry = tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools)
     found = find_model(model, client=client, base_url=base_url, api_key=api_key)
     toolset = registry.snapshot()
+    output = OutputTool(output_type, toolset) if output_type is not None else None
+    if output:
+        toolset = Toolset([*toolset.values(), output])
     sinks = events.listeners(on_event)
-    return _Setting(found, toolset, tuple(toolset.values()), approve, deps, options, sinks, on_text)
+    return _Setting(
+        found, toolset, tuple(toolset.values()), approve, deps, options, sinks, on_text, output.name if output else ""
+    )
 
 
 _PARAMETERS = tuple(
@@ -357,8 +403,7 @@ def _begin(
         raise TypeError(f"prompt is a text, not {type(prompt).__name__}.")
     if not isinstance(instructions, str | None):
         raise TypeError(f"instructions is a text, not {type(instructions).__name__}.")
-    if isinstance(max_turns, bool) or not isinstance(max_turns, int) or max_turns < 1:
-        raise ValueError(f"max_turns={max_turns!r} is no number of turns. Give a whole number, 1 or more.")
+    _check_turns(max_turns)
     if not isinstance(tool_choice, str):
         raise TypeError(f"tool_choice is a text, not {type(tool_choice).__name__}. To force a tool, give its name.")
     if not isinstance(limits, Limits | None):
@@ -374,7 +419,16 @@ def _begin(
     if instructions is not None:
         before = [Message("system", whole_characters(instructions)), *(m for m in before if m.role != "system")]
     messages = (*before, Message("user", whole_characters(prompt)))
-    return Run(uuid.uuid4().hex, messages, len(before), max_turns, tool_choice, limits or Limits())
+    if setting.output and tool_choice == "auto" and len(setting.tools) == 1:
+        tool_choice = setting.output
+    return Run(
+        uuid.uuid4().hex, messages, len(before), max_turns, tool_choice, setting.output, limits=limits or Limits()
+    )
+
+
+def _check_turns(max_turns: Any) -> None:
+    if type(max_turns) is not int or max_turns < 1:
+        raise ValueError(f"max_turns={max_turns!r} is no number of turns. Give a whole number, 1 or more.")
 
 
 def _decided(
@@ -385,8 +439,11 @@ def _decided(
 ) -> Run:
     if isinstance(paused, str):
         paused = RunResult.from_json(paused)
+    if not isinstance(paused, RunResult | Run):
+        raise TypeError(f"A run is resumed from its result, its JSON, or error.run, not from {type(paused).__name__}.")
     run = paused if isinstance(paused, Run) else paused.run
     if max_turns is not None:
+        _check_turns(max_turns)
         run = replace(run, max_turns=max_turns, stopped=None if run.stopped == "max_turns" else run.stopped)
     open_ids = [call.id for call in waiting(run, setting.gate)]
     if unknown := [call_id for call_id in verdicts if call_id not in open_ids]:

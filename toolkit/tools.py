@@ -6,9 +6,10 @@ import copy
 import functools
 import hashlib
 import inspect
+import itertools
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
@@ -174,6 +175,27 @@ class FunctionTool(Tool):
             about = (entry.get("type", "any"), entry.get("description", ""), name in required, entry.get("default"))
             listing.append(ToolParameter(name, *about))
         return listing
+
+
+class OutputTool(Tool):
+    """The tool whose call is the answer of a run: it takes a value of a type, and gives it back."""
+
+    description = "Give the final answer. Call it once, when you have all that it needs."
+    permission: Permission = "read"
+    timeout = None
+    repeat_ok = True
+
+    def __init__(self, output_type: Any, others: Collection[str] = ()) -> None:
+        names = (f"final_answer{number or ''}" for number in itertools.count())
+        self.name = next(name for name in names if name not in others)
+        self._type = output_type
+        check_tool(self)
+
+    def get_parameters(self) -> list[ToolParameter]:
+        return [ToolParameter("answer", self._type, "The answer.")]
+
+    def run(self, parameters: dict[str, Any]) -> Any:
+        return parameters["answer"]
 
 
 @dataclass(frozen=True, slots=True)

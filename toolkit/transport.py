@@ -18,6 +18,7 @@ import logging
 import operator
 import os
 import random
+import re
 import time
 import types
 import weakref
@@ -25,11 +26,17 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from toolkit import threads
-from toolkit.errors import MalformedReply, ModelError
+from toolkit.errors import MalformedReply, ModelError, ToolsRefused
 from toolkit.messages import Reply, whole_characters
 
 _log = logging.getLogger("toolkit")
 
+# As Ollama, vLLM, OpenRouter and others put it (public reports, 2026-11).
+_NO_TOOLS = re.compile(
+    r"(does not|doesn't|not) support[\w ]{0,30}\b(tool|function)|no endpoints found that support tool|"
+    r"\b(tool|function)[\w' ]{0,30}(not supported|unsupported)",
+    re.IGNORECASE,
+)
 _RETRIED = (408, 409, 429)
 _LONGEST_WAIT = 120.0  # seconds; a server that wants longer is not waited for
 _OPTIONS = {"timeout": "timeout", "extra_headers": "headers", "extra_query": "params"}
@@ -282,8 +289,9 @@ class Transport:
         import httpx2
 
         if isinstance(error, self._library.APIStatusError):
-            status = error.status_code
-            return ModelError(f"The model's server answered {status}: {error.message[:1000]}", status=status)
+            status, text = error.status_code, error.message[:1000]
+            kind = ToolsRefused if 400 <= status < 502 and _NO_TOOLS.search(text) else ModelError
+            return kind(f"The model's server answered {status}: {text}", status=status)
         if isinstance(error, (self._library.APIConnectionError, httpx2.TransportError)):
             where = getattr(getattr(error, "_request", None) or getattr(error, "request", None), "url", self._base_url)
             return ModelError(f"The model could not be reached at {where}: {_cause(error)}.")

@@ -30,8 +30,8 @@ Block = dict[str, Any]
 _Part = tuple[Any, Block, list[str]]  # the index of a block, how it began, and the pieces that came since
 
 _CUT = ("max_tokens", "model_context_window_exceeded")
-# pause_turn: the server stopped amid its own tools. What there is, is not the whole answer.
-_FINISHES: dict[str, Finish] = {"refusal": "refusal", **dict.fromkeys((*_CUT, "pause_turn"), "length")}
+# pause_turn: the server stopped amid its own tools, and goes on when it is sent back what there is.
+_FINISHES: dict[str, Finish] = {"refusal": "refusal", "pause_turn": "pause", **dict.fromkeys(_CUT, "length")}
 _STATUSES = {"rate_limit_error": 429, "api_error": 500, "timeout_error": 504, "overloaded_error": 529}
 _THINKING = ("thinking", "redacted_thinking")
 _CHOICES = {"auto": "auto", "none": "none", "required": "any"}
