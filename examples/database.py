@@ -81,7 +81,7 @@ def main() -> None:
         reader = registry.subset(tiers={"read"})
         model = pick_model(ToolCall("", "list_orders"), "Your lamp is cancelled, your kettle is on its way.")
         result = run_agent_with_tools("How are my orders?", model=model, tools=reader, deps=session)
-        print(f"with {reader}: {result}")
+        print(f"with {[tool.name for tool in reader]}: {result}")
 
 
 if __name__ == "__main__":

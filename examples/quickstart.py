@@ -1,7 +1,8 @@
 """A model on this machine decides to call a Python function, gets its result, and answers.
 
 Run it with `make demo`, or `python examples/quickstart.py "Is it raining in Oslo?"`. It needs neither a key nor a
-network: the embedded model is small and slow, but real. To use another model, set one of these and run it again:
+network: the embedded model is real, but small: compare its answer with the result that it was given. To use another
+model, set one of these and run it again:
 
     OPENAI_API_KEY=…                                   OpenAI's default model
     TOOLKIT_MODEL=NAME OPENAI_BASE_URL=http://…/v1     any OpenAI-compatible server (Ollama, vLLM, llama.cpp …)
@@ -23,9 +24,9 @@ def get_weather(city: str, unit: Literal["celsius", "fahrenheit"] = "celsius") -
         unit: Temperature unit.
     """
     made_up = {"tokyo": (18, "rain"), "oslo": (4, "snow"), "berlin": (22, "sun")}
-    celsius, sky = made_up.get(city.lower(), (20, "clouds"))
+    celsius, weather = made_up.get(city.lower(), (20, "clouds"))
     degrees = celsius if unit == "celsius" else round(celsius * 9 / 5 + 32)
-    return {"city": city, "temperature": degrees, "unit": unit, "sky": sky}
+    return {"city": city, "weather": weather, "temperature": degrees, "unit": unit}
 
 
 def main() -> None:

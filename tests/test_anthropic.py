@@ -516,7 +516,7 @@ def decode(content: Any, stop_reason: Any = "end_turn", **more: Any) -> Reply:
 
 FINISHES: list[tuple[Any, str]] = [
     *(("end_turn", "stop"), ("tool_use", "stop"), ("stop_sequence", "stop"), ("tomorrow", "stop"), (None, "stop")),
-    *(("max_tokens", "length"), ("model_context_window_exceeded", "length"), ("pause_turn", "length")),
+    *(("max_tokens", "length"), ("model_context_window_exceeded", "length"), ("pause_turn", "pause")),
     *(("refusal", "refusal"), (["max_tokens"], "stop"), ({}, "stop")),
 ]
 
@@ -596,9 +596,9 @@ def bodies(name: str) -> list[dict[str, Any]]:
 class Played:
     """A run whose replies are those that were recorded."""
 
-    def __init__(self, run: Runner, name: str) -> None:
+    def __init__(self, run: Runner, name: str, *after: str) -> None:
         self.bodies = bodies(name)
-        replies = [anthropic.decode(body) for body in copy.deepcopy(self.bodies)]
+        replies = [*(anthropic.decode(body) for body in copy.deepcopy(self.bodies)), *after]
         with ScriptedModel(replies) as model:
             self.result = run("q", model=model, tools=TOOLS)
         self.requests = [encode(*request.messages, tools=request.tools) for request in model.requests]
@@ -654,11 +654,11 @@ def test_only_the_last_block_can_be_cut_off(content: list[Any], raw: list[str]) 
 
 
 def test_a_tool_of_the_server_is_not_called(run: Runner) -> None:
-    played = Played(run, "web_search_paused")
+    played = Played(run, "web_search_paused", " It is sunny.")
     assert played.calls == []
-    assert played.result.text == "I search."
-    assert played.result.stop_reason == "truncated"  # not "answered": it stopped midway
-    assert contents(*played.result.messages[1:]) == [("assistant", played.bodies[0]["content"])]
+    assert played.result.text == "I search. It is sunny."
+    assert played.result.stop_reason == "answered"
+    assert contents(*played.result.messages[1:2]) == [("assistant", played.bodies[0]["content"])]
 
 
 # Streams

@@ -935,17 +935,24 @@ def test_a_verdict_counts_for_its_own_call_only(run: Runner) -> None:
     assert [call.verdict for call in result.calls] == ["approve", "deny"]
 
 
-def test_who_approves_sees_what_will_run(run: Runner) -> None:
-    registry, paid = sensitive()
+MENDED = ['{"sums": [5, 6]}', '{"arguments": {"sums": [5, 6]}}', '{"sums": "[5, 6]"}', '{"sums": [5, 6], "note": null}']
+
+
+@pytest.mark.parametrize("raw", MENDED)
+def test_who_approves_sees_what_will_run(run: Runner, raw: str) -> None:
     seen: list[Any] = []
+    paid: list[Any] = []
+
+    def pay(sums: list[int], note: str = "") -> None:
+        paid.append(sums)
 
     def approve(call: ToolCall) -> str:
         seen.append((call.name, dict(call.arguments)))
         return "approve"
 
-    play(run, registry, ToolCall("c1", "functions.pay_out_", raw='{"arguments": {"sum": 5}}'), approve=approve)
-    assert seen == [("pay out!", {"sum": 5})]
-    assert paid == [5]
+    play(run, of(pay, permission="sensitive"), ToolCall("c1", "functions.pay", raw=raw), approve=approve)
+    assert seen == [("pay", {"sums": [5, 6]})]
+    assert paid == [[5, 6]]
 
 
 def test_nobody_is_asked_about_a_call_that_cannot_run(run: Runner) -> None:

@@ -18,10 +18,12 @@ from typing import Any, Literal
 
 import jsonschema
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from toolkit import Message, ModelError, RunResult, Tool, ToolCall, ToolRegistry, llama
-from toolkit.local import LocalModel, is_installed
-from toolkit.messages import ToolResult
+from toolkit.local import LocalModel, _Turn, _without_guesses, is_installed
+from toolkit.messages import Reply, ToolResult
 
 Runner = Callable[..., RunResult]
 
@@ -44,6 +46,13 @@ def with_properties(required: list[str] | None = None, **properties: Any) -> Des
     required = sorted(properties) if required is None else required
     return Described("note", "Writes a note.", type="object", properties=properties, required=required)
 
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+json_objects = st.dictionaries(st.sampled_from("abc"), json_values, max_size=3)
 
 WEATHER = Described(
     "get_weather",
@@ -218,6 +227,54 @@ def test_a_schema_that_llama_cannot_read_still_gets_a_call(model: LocalModel, va
     call = the_call(model, "Write a note with count 3.", tool)
     assert call.name == "note"
     assert call.problem or isinstance(call.arguments["count"], int)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "text"),
+    [
+        pytest.param("color", "Red", "in red, please", id="text"),
+        pytest.param("city", "Paris, France", "the weather in Paris", id="a part of the text"),
+        pytest.param("city", "東京", "東京の天気", id="another script"),
+        pytest.param("times", 4, "compounded 4 times", id="number"),
+        pytest.param("price", 1200.5, "for $1,200.50", id="with a thousands separator"),
+        pytest.param("rate", 0.05, "at 5%", id="percent"),
+        pytest.param("change", -3, "down by 3 degrees", id="sign in words"),
+        pytest.param("years", 2, "for two years", id="number in words"),
+        pytest.param("include_details", False, "without any detail", id="flag"),
+        pytest.param("sizes", [1, 2, 3], "1,2,3", id="list"),
+        pytest.param("filter", {"any": "thing"}, "", id="an object is not looked into"),
+    ],
+)
+def test_an_optional_argument_that_something_speaks_for_is_no_guess(key: str, value: Any, text: str) -> None:
+    assert _without_guesses({key: value}, {}, text) == ({key: value}, ())
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["scenic", 7, 0.5, True, None, ["red", "green"], "", [], {}, float("inf"), 10**400],
+    ids=lambda value: repr(value)[:9],
+)
+def test_an_optional_argument_that_nothing_speaks_for_is_a_guess(value: Any) -> None:
+    assert _without_guesses({"key": value}, {}, "the shortest way in red") == ({}, ("guess",))
+    assert _without_guesses({"key": value}, {"required": ["key"]}, "") == ({"key": value}, ())
+
+
+def test_a_list_without_an_end_loses_its_repetitions() -> None:
+    required = {"required": ["who"]}
+    assert _without_guesses({"who": ["Ann", "Tom", "Ann", "Ann"]}, required, "Ann and Tom come") == (
+        {"who": ["Ann", "Tom"]},
+        ("repetition",),
+    )
+    twice = {"who": ["Ann", "Ann"]}
+    assert _without_guesses(twice, required, "Ann and another Ann come") == (twice, ())
+
+
+@given(st.text() | json_objects.map(json.dumps), st.text(max_size=30))
+def test_whatever_the_model_writes_becomes_a_call(written: str, text: str) -> None:
+    tool = with_properties(["a"], a={}, b={})
+    reply = _Turn((), text, tool).read(Reply(Message("assistant", written)))
+    (call,) = reply.message.tool_calls
+    assert call.problem or json.loads(call.raw) == dict(call.arguments)
 
 
 @pytest.mark.local

@@ -166,6 +166,8 @@ def _without_guesses(
 
 
 def _is_said(key: str, value: Any, asked: str) -> bool:
+    if value in (None, "", [], {}):
+        return False
     if isinstance(value, bool):
         return not set(words(asked)).isdisjoint(words(key))
     if isinstance(value, (int, float)):

@@ -114,6 +114,13 @@ class ToolContext:
     deps: Any = None
     cancelled: Callable[[], bool] = field(default=lambda: False, repr=False)
 
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        """Only an object will do, in whatever it is wrapped: no model can send one as JSON."""
+        from pydantic_core import core_schema
+
+        return core_schema.is_instance_schema(cls)
+
 
 def whole_characters(value: Any) -> Any:
     """A text, or all texts in JSON, as a request can carry them: a lone surrogate is replaced by U+FFFD."""

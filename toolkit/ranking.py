@@ -67,12 +67,13 @@ class Index(Generic[T]):
 
     def rank(self, text: str) -> list[tuple[T, float]]:
         """As the function `rank`, over the tools of the index."""
-        scores: dict[int, float] = defaultdict(float)
-        for word in set(words(text)):
+        scores = [0.0] * len(self.tools)
+        for word in dict.fromkeys(words(text)):  # not a set: sums must not depend on its order
             for position, score in self._postings.get(word, ()):
                 scores[position] += score
-        best = sorted(scores.items(), key=lambda item: (-item[1], item[0]))
-        return [(self.tools[position], score) for position, score in best]
+        found = [position for position, score in enumerate(scores) if score]
+        found.sort(key=scores.__getitem__, reverse=True)  # equal ones stay in order, also in reverse
+        return [(self.tools[position], scores[position]) for position in found]
 
 
 def words(text: str) -> Iterator[str]:

@@ -6,7 +6,7 @@ import inspect
 import logging
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, TypeVar, get_args, overload
 
 from toolkit.errors import ToolDefinitionError
 from toolkit.execute import arun_calls, receive, run_calls, run_text
@@ -30,6 +30,8 @@ class ToolRegistry:
     """
 
     def __init__(self, tools: Iterable[Callable[..., Any] | Tool] = (), *, on_duplicate: OnDuplicate = "error") -> None:
+        if on_duplicate not in get_args(OnDuplicate):
+            raise ValueError(f"on_duplicate={on_duplicate!r} is none of {', '.join(get_args(OnDuplicate))}.")
         self._tools: dict[str, Tool] = {}
         self.on_duplicate = on_duplicate
         for one in tools:
@@ -63,6 +65,7 @@ class ToolRegistry:
         tiers: Collection[Permission] | None = None,
     ) -> ToolRegistry:
         """A registry of those tools that fit every condition given: a name, any of the tags, a permission tier."""
+        names, tags = (names,) if isinstance(names, str) else names, (tags,) if isinstance(tags, str) else tags
         if unknown := [name for name in names or () if name not in self._tools]:
             raise KeyError(f"No tool is named {unknown}; there are {list(self._tools)}.")
         chosen = ToolRegistry(on_duplicate=self.on_duplicate)
@@ -107,6 +110,16 @@ class ToolRegistry:
 
     def __repr__(self) -> str:
         return f"ToolRegistry({', '.join(self._tools) or 'no tools'})"
+
+    def __str__(self) -> str:
+        from toolkit.display import registry_text
+
+        return registry_text(self) or repr(self)
+
+    def _repr_html_(self) -> str:
+        from toolkit.display import registry_html
+
+        return registry_html(self)
 
     def snapshot(self) -> Toolset:
         """The tools of this moment; later registrations do not show in it."""
@@ -219,7 +232,9 @@ def _locals_of_decoration(function: Any) -> Mapping[str, Any] | None:
     frame = sys._getframe(1)
     while frame.f_back and frame.f_globals is globals():
         frame = frame.f_back
-    inside = dict(frame.f_locals)
+    inside = frame.f_locals
+    if "__qualname__" in inside:  # its methods may be named as types: get, set, list
+        inside = {name: value for name, value in inside.items() if not inspect.isfunction(value)}
     while frame.f_back and "__qualname__" in frame.f_locals:  # the body of a class
         frame = frame.f_back
     return {**frame.f_locals, **inside}

@@ -7,24 +7,23 @@ import inspect
 import json
 import math
 import re
-from collections.abc import Callable, ItemsView, Iterable, KeysView, Mapping, Sequence, ValuesView
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sized
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
-from enum import Enum
-from types import ModuleType
 from typing import Any
 
 from toolkit.errors import ToolError
+from toolkit.messages import whole_characters
 
-_MOST_ITEMS = 1_000  # of what an iterator yields
+_MOST_ITEMS = 1_000  # of what does not know its length
 _MOST_NODES = 1_000_000  # of one value: shared parts nested in each other grow without bound when written out
 _DEEPEST = 100
-_LONGEST_DIGITS = 4_300  # Python's own readers of JSON refuse a longer integer
+_LONGEST_INTEGER = 14_000  # bits; Python's own readers of JSON refuse a longer one
 _LONGEST_MESSAGE = 2_000  # of an exception that is no ToolError
 _LONGEST_REDACTED = 50_000
 _LEFT_OUT = "… [the rest is left out] …"
 
-_EXACT: list[tuple[type, Callable[[Any], object]]] = [(str, str.__str__), (int, int.__int__), (float, float.__float__)]
 _as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 
 
@@ -39,7 +38,7 @@ def render(value: object, limit: int = 32_000) -> str:
     """
     text = value if type(value) is str else _write(value)
     if not text.isascii():
-        text = _encodable(text)
+        text = whole_characters(text)
     return text if len(text) <= limit else _cut(text, limit)
 
 
@@ -52,7 +51,7 @@ def explain(error: BaseException, tool: str, function: Callable[..., object] | N
     in the local log.
     """
     try:
-        if isinstance(error, ToolError) and (speech := _message(error)):
+        if isinstance(error, ToolError) and (speech := str(error)).strip():
             return render(speech)
         told = _tell(error, function)
     except Exception:
@@ -69,9 +68,8 @@ def redact(text: str) -> str:
     Of a text over 50,000 characters only the beginning is kept.
     """
     if len(text) > _LONGEST_REDACTED:
-        # Up to where a word ends: half a secret might not be known as one.
-        end = max(text.rfind(mark, 0, _LONGEST_REDACTED) for mark in ' \n,"')
-        text = f"{text[:end] if end > 0 else ''} {_LEFT_OUT}"
+        # Up to the end of a word: half a secret might not be known as one.
+        text = f"{text[:_LONGEST_REDACTED].rpartition(' ')[0]} {_LEFT_OUT}"
     for pattern, mark in _patterns():
         text = pattern.sub(mark, text)
     return text
@@ -79,8 +77,7 @@ def redact(text: str) -> str:
 
 def _write(value: object) -> str:
     try:
-        plain = _Walk().plain(value)
-        return plain if isinstance(value, str) and isinstance(plain, str) else _as_json(plain)
+        return str.__str__(value) if isinstance(value, str) else _as_json(_Walk().plain(value))
     except Exception:
         return '"<unreadable>"'
 
@@ -97,165 +94,92 @@ class _Walk:
         self.inside: set[int] = set()
         self.left = _MOST_NODES
 
-    def plain(self, value: object) -> Any:
-        kind = type(value)
-        self.left -= 1 if kind is not str else 1 + len(value) // 64  # type: ignore[arg-type]
-        if kind is str or kind is bool or value is None:
+    def plain(self, value: Any) -> Any:
+        self.left -= 1
+        if value is None or isinstance(value, str):
+            self.left -= len(value or "") // 64
             return value
-        if kind is float:
-            return value if math.isfinite(value) else None  # type: ignore[arg-type]
-        if kind is int:
-            return _integer(value)  # type: ignore[arg-type]
-        if len(self.inside) >= _DEEPEST:
-            return _LEFT_OUT
+        if isinstance(value, float):
+            return value if math.isfinite(value) else None
+        if isinstance(value, int):
+            bits = value.bit_length()
+            return value if bits <= _LONGEST_INTEGER else f"<integer of {bits:,} bits>"
         if id(value) in self.inside:
             return "<circular reference>"
+        if len(self.inside) >= _DEEPEST:
+            return _LEFT_OUT
         self.inside.add(id(value))
         try:
-            return self._convert(value, kind)
+            return self._open(value)
         except Exception:
-            return f"<{kind.__name__}>"
+            return f"<{type(value).__name__}>"
         finally:
             self.inside.discard(id(value))
 
-    def _convert(self, value: Any, kind: type) -> Any:
-        if kind is list or kind is tuple:
-            return self._items(value)
-        if kind is dict or isinstance(value, Mapping):
+    def _open(self, value: Any) -> Any:
+        if isinstance(value, Mapping):
             return self._mapping(value)
-        if isinstance(value, Enum):
-            return self.plain(value.value)
-        for scalar, exact in _EXACT:
-            if isinstance(value, scalar):
-                return self.plain(exact(value))  # not str(value): a subclass may say something else there
-        if isinstance(value, (bytes, bytearray, memoryview)):
-            return _decode(bytes(value))
         if isinstance(value, (set, frozenset)):
-            return self._sorted(value)
-        if isinstance(value, (Sequence, KeysView, ValuesView, ItemsView)):
+            return sorted(self._items(value), key=_order)
+        if isinstance(value, (list, tuple)) or hasattr(value, "__next__"):
             return self._items(value)
-        if isinstance(value, BaseException):
-            return ": ".join(filter(None, (kind.__name__, redact(_message(value)))))
-        name = getattr(value, "__name__", None)
-        if hasattr(kind, "__await__") or hasattr(kind, "__aiter__"):
-            return f"<never awaited: {name or kind.__name__}>"
-        if isinstance(name, str) and (callable(value) or isinstance(value, ModuleType)):
-            return f"<{kind.__name__} {name}>"
-        if hasattr(kind, "__next__"):
-            return self._items(value, _MOST_ITEMS)
-        return self._convert_object(value, kind)
-
-    def _convert_object(self, value: Any, kind: type) -> Any:
-        is_model = hasattr(kind, "__pydantic_serializer__")
-        if is_dataclass(value) and not is_model:
-            return self._mapping({field.name: getattr(value, field.name) for field in fields(value)})
-        if not is_model or not any(hasattr(type(part), "__next__") for part in getattr(value, "__dict__", {}).values()):
-            from pydantic_core import to_jsonable_python
-
-            with suppress(Exception):
-                return self.plain(to_jsonable_python(value, fallback=functools.partial(self._part, value)))
-        if hasattr(kind, "to_dict"):
-            return self.plain(_table(value, kind))
-        if hasattr(kind, "item") and getattr(value, "ndim", None) == 0:
-            return self.plain(value.item())  # a number of numpy or torch
-        if hasattr(kind, "__iter__") and not is_model:
-            return self._items(value, _MOST_ITEMS)
-        return self._mapping(_attributes(value, kind)) or _text(value, kind)
-
-    def _part(self, whole: object, part: object) -> Any:
-        if part is whole:
-            raise TypeError  # pydantic does not know it
-        return self.plain(part)
+        simpler = _simplify(value, type(value))
+        return self._items(value) if simpler is value else self.plain(simpler)
 
     def _mapping(self, value: Mapping[Any, Any]) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for key, item in value.items():
             if self.left <= 0:
-                found["…"] = _LEFT_OUT
-                break
+                return {**found, "…": _LEFT_OUT}
             name = self.plain(key)
             name = name if isinstance(name, str) else _as_json(name)
             while name in found:  # 1 and "1"
-                name = f"{name} ({len(found) + 1})"
+                name += " (2)"
             found[name] = self.plain(item)
         return found
 
-    def _items(self, values: Iterable[Any], most: int = _MOST_NODES) -> list[Any]:
+    def _items(self, values: Iterable[Any]) -> list[Any]:
+        most = _MOST_NODES if isinstance(values, Sized) else _MOST_ITEMS
         found: list[Any] = []
-        try:
-            for item in values:
-                if len(found) >= most or self.left <= 0:
-                    found.append(f"… [cut after {len(found):,} items] …")
-                    break
-                found.append(self.plain(item))
-        except Exception as error:
-            found.append(f"… [ended by {type(error).__name__}] …")
+        for item in values:
+            if len(found) >= most or self.left <= 0:
+                return [*found, f"… [cut after {len(found):,} items] …"]
+            found.append(self.plain(item))
         return found
 
-    def _sorted(self, values: Iterable[Any]) -> list[Any]:
-        try:
-            return self._items(sorted(values))
-        except Exception:
-            return sorted(self._items(values), key=_as_json)  # of mixed types; yet the same in every run
+
+def _order(item: Any) -> tuple[float, str]:
+    return item if isinstance(item, (int, float)) else math.inf, _as_json(item)
 
 
-def _integer(value: int) -> int | str:
-    if value.bit_length() <= 3 * _LONGEST_DIGITS:
+def _simplify(value: Any, kind: type) -> Any:
+    """The value one step nearer to JSON; the value itself where its items are what it is."""
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        text = bytes(value).decode(errors="replace")
+        return f"<{len(value):,} bytes>" if "\0" in text or "\ufffd" in text else text
+    if isinstance(value, BaseException):
+        return f"{kind.__name__}: {redact(str(value))}"
+    serializer = getattr(kind, "__pydantic_serializer__", None)
+    if is_dataclass(kind) and not serializer:
+        return {field.name: getattr(value, field.name) for field in fields(kind)}
+    if isinstance(name := getattr(value, "__name__", None), str):  # a function, a class, a module
+        return f"<{'never awaited:' if hasattr(kind, '__await__') else kind.__name__} {name}>"
+    with suppress(Exception):
+        from pydantic_core import to_jsonable_python
+
+        # Not as JSON, for a model: that would follow an iterator in it to its end.
+        return serializer.to_python(value) if serializer else to_jsonable_python(value)
+    if hasattr(kind, "to_dict"):  # The "split" form of pandas alone neither loses nor repeats an index or a column.
+        return value.to_dict("split") if hasattr(kind, "iterrows") else value.to_dict()
+    if hasattr(kind, "tolist"):
+        return value.tolist()  # numpy, torch: arrays and single numbers
+    if hasattr(kind, "__iter__") and not serializer:
         return value
-    if value.bit_length() > 100 * _LONGEST_DIGITS:
-        return f"<integer of about {int(value.bit_length() * math.log10(2)):,} digits>"
-    from decimal import Decimal
-
-    return str(Decimal(value))  # str(value) refuses that many digits
-
-
-def _decode(value: bytes) -> str:
-    """Bytes as text, where they are UTF-8 without control characters other than white space and escape."""
-    try:
-        text = value.decode()
-    except UnicodeDecodeError:
-        text = "\0"
-    return f"<{len(value):,} bytes>" if re.search(r"[\x00-\x08\x0e-\x1a\x1c-\x1f]", text) else text
-
-
-def _table(value: Any, kind: type) -> Any:
-    """What `to_dict` says; of a table, which has a `head`, its first rows only."""
-    rows = value.head(_MOST_ITEMS) if hasattr(kind, "head") else value
-    # The "split" form of pandas keeps the index and names each column once; the others lose or repeat them.
-    form = rows.to_dict("split") if hasattr(kind, "iterrows") else rows.to_dict()
-    if rows is not value and len(rows) < len(value):
-        return {**form, "…": f"{len(rows):,} of {len(value):,} rows"}
-    return form
-
-
-def _attributes(value: object, kind: type) -> dict[str, Any]:
-    """The public attributes that stand in `__dict__` and `__slots__`."""
-    names = list(getattr(value, "__dict__", ()))
-    for base in kind.__mro__:
-        slots = base.__dict__.get("__slots__", ())
-        names += [slots] if isinstance(slots, str) else slots
-    public = [name for name in dict.fromkeys(names) if isinstance(name, str) and not name.startswith("_")]
-    return {name: getattr(value, name) for name in public if hasattr(value, name)}
-
-
-def _text(value: object, kind: type) -> str:
-    if {"__str__", "__repr__"}.isdisjoint(name for base in kind.__mro__[:-1] for name in vars(base)):
-        return f"<{kind.__name__}>"
-    return re.sub(r" at 0x[0-9A-Fa-f]+|(?<=<)(?:coroutine|generator) object ", "", str(value))
-
-
-def _encodable(text: str) -> str:
-    """The text with each pair of surrogates as its one character, and U+FFFD for each that is alone."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
+    public = {name: each for name, each in getattr(value, "__dict__", {}).items() if not name.startswith("_")}
+    return public or re.sub(r" at 0x[0-9A-Fa-f]+|(?<=<)(?:coroutine|generator) object ", "", str(value))
 
 
 def _cut(text: str, limit: int) -> str:
-    if len(text) <= limit:
-        return text
     line = "\n… [{:,} of {:,} characters cut] …\n"
     kept = limit - len(line.format(len(text), len(text)))
     if kept < 2:
@@ -264,42 +188,25 @@ def _cut(text: str, limit: int) -> str:
     return text[: kept - tail] + line.format(len(text) - kept, len(text)) + text[len(text) - tail :]
 
 
-def _message(error: BaseException) -> str:
-    try:
-        text = str(error)
-    except Exception:
-        return ""
-    return text if text.strip() else ""
-
-
 def _tell(error: BaseException, function: Callable[..., object] | None, depth: int = 0) -> str:
     """The class of an exception, and what it says where it may speak."""
-    members = getattr(error, "exceptions", None)  # of an ExceptionGroup, which Python 3.10 does not know
-    if isinstance(members, tuple) and members and all(isinstance(one, BaseException) for one in members):
-        told = [_tell(one, function, depth + 1) for one in members[:5]] if depth < 3 else []
-        more = [f"{len(members) - len(told)} more"] if len(told) < len(members) else []
-        return f"{type(error).__name__} ({'; '.join(told + more)})"
-    message = _message(error)
-    if isinstance(error, ToolError) and message:
-        return message
-    if not message or not _is_own(error, function):
-        return type(error).__name__
-    return f"{type(error).__name__}: {_cut(redact(message), _LONGEST_MESSAGE)}"
+    name, members = type(error).__name__, getattr(error, "exceptions", ())  # Python 3.10 has no ExceptionGroup
+    if members and depth < 3:
+        told = [_tell(one, function, depth + 1) for one in members[:5]]
+        return f"{name} ({'; '.join(told + ['…'] * (len(members) > 5))})"
+    if isinstance(error, ToolError):
+        return str(error)
+    message = render(redact(str(error)), _LONGEST_MESSAGE) if _is_own(error, function) else ""
+    return f"{name}: {message}" if message.strip() else name
 
 
-def _is_own(error: BaseException, function: Callable[..., object] | None) -> bool:
+def _is_own(error: BaseException, function: Any) -> bool:
     """Whether the module of the function raised the error itself: its innermost frame stands there."""
-    trace = error.__traceback__
-    if trace is None:
-        return False
-    while trace.tb_next is not None:
-        trace = trace.tb_next
-    home: Any = function
-    while isinstance(home, functools.partial):
-        home = home.func
-    home = inspect.unwrap(home)
-    space, module = trace.tb_frame.f_globals, getattr(home, "__module__", None)
-    return space is getattr(home, "__globals__", None) or (module is not None and space.get("__name__") == module)
+    while isinstance(function, functools.partial):
+        function = function.func
+    home = getattr(inspect.unwrap(function), "__module__", "")
+    frames = list(traceback.walk_tb(error.__traceback__))
+    return bool(frames) and frames[-1][0].f_globals.get("__name__") == home
 
 
 # Names of secrets: what follows the first ones is always one, the others occur in prose ("unexpected token: …") too.
@@ -308,20 +215,19 @@ _LIKELY = r"token|session|signature|credentials?|bearer|auth"
 _HEADER = r"authorization|cookie"
 # Of a name, what may come after it: "_id", "Value", "2"; not the "s" of "max_tokens", nor the "ary" of "secretary".
 _REST = r"(?:[_-](?!count|limit|type|usage)[\w-]{0,30}|(?<=[a-z])[A-Z]\w{0,30}|\d{1,3})?"
-_ANY = rf"(?i:{_SURE}|{_LIKELY}|{_HEADER}){_REST}"
-_QUOTED = r"""(?:"(?:[^"\\]|\\[\s\S]?)*(?:"|\Z)|'(?:[^'\\]|\\[\s\S]?)*(?:'|\Z))"""
-_RUN = r"(?!\[redacted)(?:[^\s&]|&(?![\w.-]+=))+"  # up to the next part of a query
 _PROSE = (
     r"(?!\s|(?:an?|at|be|cannot|does|empty|expected|expired|has|have|in|incorrect|invalid|is|may|missing|must|needs|no"
     r"|none|not|null|only|required|should|the|too|true|false|unknown|was|wrong)(?![\w=-])|\[redacted)"
 )
+# In quotes, escaped ones too; in brackets; else up to the next part of a query.
+_VALUE = (
+    r"""(?:\\+"[^"]*(?:"|\Z)|"(?:[^"\\]|\\[\s\S]?)*(?:"|\Z)|'(?:[^'\\]|\\[\s\S]?)*(?:'|\Z)"""
+    rf"|[\[{{][^\[\]{{}}]*[\]}}]|{_PROSE}(?:[^\s&]|&(?![\w.-]+=))+)"
+)
 # No word, date or time: letters with digits, three parts, or as long as no word is.
 _CODE = r"(?!\d{1,4}[:/-])(?:(?=\S{0,80}\d)(?=\S{0,80}[A-Za-z])|(?=[\w-]{1,80}\.[\w-]{1,80}\.\w)|(?=[\w.~+/=-]{24}))\S+"
-_OCTET = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
 _HEX = r"[0-9A-Fa-f]{1,4}"
 _SEGMENT = r"""/[^\s/"'`<>|:;,()\[\]{}\\]{1,255}"""
-_APART = r"""(?<![^\s"'`(\[{<=:,;|>])"""  # at the start, or after what may stand before a path
-_SOURCE = r"(?:py|pyx|ipynb|js|mjs|jsx|ts|tsx|java|kt|go|rs|rb|php|c|cc|cpp|h|cs|swift|sh|sql)"
 
 # A pattern, and the mark that takes the place of what it finds; in the order in which they are looked for. Each takes
 # time in proportion to the text: what repeats is bounded, or ends where the next try would begin.
@@ -330,18 +236,16 @@ _RULES = (
     (r"Traceback \(most recent call last\):(?:\n[ \t]+[^\n]*)*", "[trace]"),
     (
         r"-----BEGIN [A-Z0-9 ]{1,40}-----[\s\S]*?(?:-----END [A-Z0-9 ]{1,40}-----|\Z)"
-        r"|(?<![A-Za-z0-9])(?:sk-(?=[\w-]{0,80}\d)[\w-]{8,}|sk-[\w-]{16,}|[rsp]k_(?:live|test)_\w{8,}|gh[a-z]_\w{6,}"
-        r"|github_pat_\w{6,}|glpat-[\w-]{8,}|xox[a-z]-[\w-]{6,}|A[KS]IA[A-Z0-9]{12,}|AIza[\w-]{16,}|gsk_\w{16,}"
-        r"|hf_[A-Za-z0-9]{16,}|npm_\w{16,}|ya29\.[\w-]{8,}|SG\.[\w-]{16,}\.[\w-]{16,}|eyJ[\w-]{6,}(?:\.[\w-]*){1,4})"
-        r"|(?<=hooks\.slack\.com/services/)\S+",
+        r"|(?<=hooks\.slack\.com/services/)\S+|(?<![A-Za-z0-9])(?=\S{0,80}\d)(?:sk-|[rsp]k_(?:live|test)_|gh[a-z]_"
+        r"|github_pat_|glpat-|xox[a-z]-|A[KS]IA|AIza|gsk_|hf_|npm_|ya29\.|SG\.|eyJ)[\w.-]{6,}",
         "[redacted]",
     ),
     (
         r"\[SQL:[\s\S]*"
-        r"|\b(?:SELECT\s(?:(?!SELECT\b)[^;])*?\bFROM\s|INSERT\s+INTO\s|UPDATE\s+\S{1,200}\s+SET\s|DELETE\s+FROM\s"
+        r"|\b(?:SELECT\s[^;]{0,2000}?\bFROM\s|INSERT\s+INTO\s|UPDATE\s+\S{1,200}\s+SET\s|DELETE\s+FROM\s"
         r"|(?:CREATE|DROP|ALTER|TRUNCATE)\s+(?:[A-Z]{1,20}\s+){0,3}(?:TABLE|INDEX|VIEW|DATABASE|SCHEMA|USER|ROLE)\s"
         # In lower case only what prose does not say.
-        r"|(?i:select\s+\*\s+from\s|select\s+[\w.]{1,60}(?:\s*,\s*[\w.]{1,60}){1,60}\s+from\s+(?!(?:an?|the|your)\s)"
+        r"|(?i:select\s+(?:\*|[\w.]{1,60}(?:\s*,\s*[\w.]{1,60}){1,60})\s+from\s+(?!(?:an?|the|your)\s)"
         r"|select\s+[\w.]{1,60}\s+from\s+[\w.]{1,60}\s+(?:where|join|limit|(?:order|group)\s+by)\s"
         r"|insert\s+into\s+\S{1,60}\s*(?:\([^()]{0,500}\)\s*)?(?:values\s*\(|select\s)"
         r"|update\s+\S{1,60}\s+set\s+\S{1,60}\s*=|delete\s+from\s+\S{1,60}\s+where\s"
@@ -350,35 +254,33 @@ _RULES = (
         "[sql]",
     ),
     (
-        r"\b(?!https?:)[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s\"]+|\bjdbc:[^\s\"]+"
-        r"|\bhttps?://(?:[^\s/?#@\"]{1,300}|[^\s/?#@:\"]{0,100}:[^\s@\"]{1,300})@[^\s\"]*"
+        r"\b(?:(?!https?:)[A-Za-z][A-Za-z0-9+.-]{0,30}://|jdbc:)[^\s\"]+|\bhttps?://[^\s/?#@\"]{1,300}@[^\s\"]*"
         r"|(?i:\b(?:server|data source|host|driver|provider|dsn|endpoint|defaultendpointsprotocol))\s?=\s?"
         r"[^;=\n]{1,200}(?:;\s?[\w ]{1,40}=[^;\n]{0,300}){1,40};?",
         "[connection]",
     ),
-    # Inside of a JSON string, in JSON or Python, in a header, after "=", after ":".
-    (rf"""({_ANY}\\"\s?:\s?)\\"(?:[^"\\]|\\(?!"))*(?:\\?"|\Z)""", r'\1\\"[redacted]\\"'),
-    (rf"""({_ANY}["']\s?(?::|=>)\s?)(?:{_QUOTED}|[\[{{][^\[\]{{}}]*[\]}}]|{_PROSE}[^\s,}}\]]+)""", r'\1"[redacted]"'),
+    # A header takes the rest of its line. What likely is a secret's name must be in quotes or before "=".
     (rf"((?i:{_HEADER}){_REST}\s{{0,3}}[:=]\s{{0,3}}){_PROSE}[^\n\"']+", r"\1[redacted]"),
-    (rf"((?i:{_SURE}|{_LIKELY}){_REST}\s{{0,3}}={{1,2}}\s{{0,3}})(?:{_QUOTED}|{_RUN})", r"\1[redacted]"),
-    (rf"((?i:{_SURE}){_REST}(?:\s?:\s{{0,3}}|\s(?:is\s)?(?=[\"'])))(?:{_QUOTED}|{_PROSE}{_RUN})", r"\1[redacted]"),
+    (
+        rf"((?i:{_SURE}|{_LIKELY}|{_HEADER}){_REST}(?:\\*[\"']\s?(?::|=>)\s?|\s{{0,3}}={{1,2}}\s{{0,3}})"
+        rf"|(?i:{_SURE}){_REST}(?:\s?:\s{{0,3}}|\s(?:is\s)?(?=[\"']))){_VALUE}",
+        r"\1[redacted]",
+    ),
     (rf"((?i:{_LIKELY}){_REST}(?:\s?:\s?(?=\S{{5}})|\s(?=\S{{8}}))){_CODE}", r"\1[redacted]"),
     (
-        r'File "[^"\n]{1,500}", line \d+(?:, in \S+)?'
-        r"""|(?<=["'`])(?:~?/(?=[^"'`\n]{0,500}[/.])|[A-Za-z]:[\\/](?!/)|\\\\)[^"'`\n]{1,500}(?=["'`])"""
-        r"|(?<![A-Za-z0-9])[A-Za-z]:(?:\\|/(?=[\w.$~-]))"
-        r"""(?:[^\\\n"'<>|:*?]{0,100}\\)*[^\s\\"'<>|:*?,;)]*(?::\d+){0,2}"""
-        r"""|(?<![\w\\])\\{2,4}[\w.$-]{1,100}\\{1,2}[^\s"'<>|]*"""
-        rf"|{_APART}(?:(?:~(?:[a-z][\w-]{{0,30}})?{_SEGMENT}|{_SEGMENT}{_SEGMENT})(?:{_SEGMENT})*"
+        r"""(?<=["'`])(?:~?/(?=[^"'`\n]{0,500}[/.])|[A-Za-z]:[\\/](?!/)|\\\\)[^"'`\n]{1,500}(?=["'`])"""
+        r"|(?<![A-Za-z0-9\\])(?:[A-Za-z]:(?:\\|/(?=[\w.$~-]))|\\{2,4}[\w.$-]{1,100}\\)"
+        r"""(?:[^\\\n"'<>|:*?]{0,100}\\)*[^\s\\"'<>|:*?,;)]*"""
+        r"""|(?<![^\s"'`(\[{<=:,;|>])"""  # at the start, or after what may stand before a path
+        rf"(?:(?:~(?:[a-z][\w-]{{0,30}})?{_SEGMENT}|{_SEGMENT}{_SEGMENT})(?:{_SEGMENT})*"
         rf"|/(?:etc|home|mnt|opt|proc|root|srv|tmp|usr|var)\b(?![.\w-])|{_SEGMENT}\.[A-Za-z]\w{{0,7}}\b)"
-        r"/?(?<![.!?])(?::\d+){0,2}"
-        rf"|(?<![\w./\\-])[\w./\\-]{{1,200}}\.{_SOURCE}(?::\d+(?::\d+)?|,? line \d+)\b",
+        r"/?(?<![.!?])(?::\d+){0,2}|(?<![\w./\\-])[\w./\\-]{1,200}\.pyx?(?::\d+|,? line \d+){1,2}",
         "[path]",
     ),
     (
-        rf"(?<![\w.])(?<!ersion )(?:{_OCTET}\.){{3}}{_OCTET}(?:/\d{{1,2}}\b)?(?::\d{{1,5}})?(?!\w|\.\d)"
-        rf"|(?<![\w:.])\[?(?:(?:{_HEX}:){{7}}{_HEX}|(?=[0-9A-Fa-f:]{{0,40}}\d)(?:{_HEX}:){{1,6}}(?::{_HEX}){{1,6}}"
-        rf"|(?:{_HEX}:){{2,7}}:|::{_HEX}(?::{_HEX}){{1,6}}|::1)(?:%\w{{1,20}})?(?:/\d{{1,3}})?(?:\]:\d{{1,5}}|\])?(?![\w:])",
+        r"(?<![\w.])(?<!ersion )(?:\d{1,3}\.){3}\d{1,3}(?:/\d{1,2}\b)?(?::\d{1,5})?(?!\w|\.\d)"
+        rf"|(?<![\w:.])\[?(?:(?=[0-9A-Fa-f:]{{0,40}}?\d)(?=[0-9A-Fa-f:]{{0,40}}?::|(?:{_HEX}:){{7}})"
+        rf"{_HEX}(?::{{1,2}}{_HEX}){{1,7}}(?:::)?|::1)(?:%\w{{1,20}})?(?:/\d{{1,3}})?(?:\]:\d{{1,5}}|\])?(?![\w:])",
         "[address]",
     ),
 )

@@ -33,7 +33,7 @@ class CallRecord:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class RunResult:
     """What a run came to. `str(result)` is the text of the answer.
 
@@ -50,8 +50,13 @@ class RunResult:
         """The last text of the model in this run; empty where it said nothing. With an `output_type`, its JSON."""
         if self.run.output and (answers := [call for call in self.calls if call.name == self.run.output]):
             return answers[-1].content
-        said = [message.text for message in self.run.messages[self.run.history :] if message.role == "assistant"]
-        return said[-1] if said else ""
+        said: list[str] = []
+        for message in reversed(self.run.messages[self.run.history :]):
+            if message.role == "assistant":  # several in a row where the provider paused amid its own tools
+                said.insert(0, message.text)
+            elif said:
+                break
+        return "".join(said)
 
     @property
     def output(self) -> Any:
@@ -104,6 +109,16 @@ class RunResult:
         run: Run = TypeAdapter(Run).validate_python(saved["run"])
         reason: StopReason = TypeAdapter(StopReason).validate_python(saved["stop_reason"])
         return cls(run, reason, tuple(call for call in run.open_calls if call.id in saved["waiting"]))
+
+    def __repr__(self) -> str:
+        run, calls = self.run, len(self.calls)
+        counts = f"{run.turns} turns, {calls} calls, {run.usage.total_tokens} tokens"
+        return f"<RunResult {self.stop_reason}: {counts}: {str(self)[:80]!r}>"
+
+    def _repr_html_(self) -> str:
+        from toolkit.display import result_html
+
+        return result_html(self)
 
     def __str__(self) -> str:
         if self.waiting:

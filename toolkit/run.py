@@ -1,47 +1,33 @@
-"""The drivers, `resume`: perform the steps that the loop names."""
+"""The functions that people call: a run, its resumption, and reading a value out of a text."""
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import logging
-import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, TypedDict, TypeVar, cast, get_args
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar, cast
 
-from toolkit import events, threads
-from toolkit.errors import ApprovalError, ToolsRefused
-from toolkit.execute import Done, arun_calls, needs_approval, receive, run_calls
+from toolkit import events
+from toolkit.drive import Approver, Setting, adrive, drive, read_verdict
+from toolkit.errors import ApprovalError
 from toolkit.history import Conversation, read_conversation
 from toolkit.loop import (
-    AskApproval,
-    CallModel,
-    CallTools,
     Decision,
     Limits,
-    Outcome,
     Run,
-    Step,
-    Stop,
     Verdict,
-    advance,
-    close,
-    next_step,
     waiting,
 )
-from toolkit.messages import Message, ToolCall, whole_characters
+from toolkit.messages import Message, whole_characters
 from toolkit.models import Model, find_model, refuse_strangers
 from toolkit.registry import REGISTRY, ToolRegistry
 from toolkit.results import RunResult
-from toolkit.schema import copied
 from toolkit.tools import OutputTool, Tool, Toolset
 
 _log = logging.getLogger("toolkit")
 
-Approver = Callable[[ToolCall], "Decision | Verdict | Awaitable[Decision | Verdict]"]
-"""Decides on a call of a sensitive tool. What is no exact approval keeps it from running."""
 T = TypeVar("T")
 ToolsGiven = ToolRegistry | Iterable[Callable[..., Any] | Tool] | None
 
@@ -88,7 +74,7 @@ def run_agent_with_tools(
     retries, with the run attached as `error.run`; KeyboardInterrupt passes, with the run attached as well.
     """
     setting = _setting(model, tools, output_type, approve, deps, on_event, on_text, client, base_url, api_key, options)
-    return _drive(_begin(prompt, instructions, history, max_turns, tool_choice, limits, setting), setting)
+    return drive(_begin(prompt, instructions, history, max_turns, tool_choice, limits, setting), setting)
 
 
 async def arun_agent_with_tools(
@@ -113,7 +99,7 @@ async def arun_agent_with_tools(
 ) -> RunResult:
     """As `run_agent_with_tools`, on the running event loop. Cancellation passes, with the run attached."""
     setting = _setting(model, tools, output_type, approve, deps, on_event, on_text, client, base_url, api_key, options)
-    return await _adrive(_begin(prompt, instructions, history, max_turns, tool_choice, limits, setting), setting)
+    return await adrive(_begin(prompt, instructions, history, max_turns, tool_choice, limits, setting), setting)
 
 
 def resume(
@@ -140,7 +126,7 @@ def resume(
     `run_agent_with_tools`. Raises ApprovalError for a verdict on a call that does not wait for one.
     """
     setting = _setting(model, tools, output_type, approve, deps, on_event, on_text, client, base_url, api_key, options)
-    return _drive(_decided(paused, verdicts or {}, max_turns, setting), setting)
+    return drive(_decided(paused, verdicts or {}, max_turns, setting), setting)
 
 
 def extract(text: str, output_type: type[T], *, max_turns: int = 3, **options: Any) -> T:
@@ -177,179 +163,7 @@ async def aresume(
 ) -> RunResult:
     """As `resume`, on the running event loop."""
     setting = _setting(model, tools, output_type, approve, deps, on_event, on_text, client, base_url, api_key, options)
-    return await _adrive(_decided(paused, verdicts or {}, max_turns, setting), setting)
-
-
-@dataclass(frozen=True, slots=True)
-class _Setting:
-    """What a run works with and its state does not hold."""
-
-    model: Model
-    tools: Toolset
-    shown: tuple[Tool, ...]
-    approve: Approver | None
-    deps: Any
-    options: Mapping[str, Any]
-    sinks: tuple[events.Sink, ...]
-    on_text: Callable[[str], None] | None
-    output: str
-
-    def gate(self, call: ToolCall) -> bool:
-        return needs_approval(call, self.tools)
-
-    def advance(self, run: Run, step: Step, outcome: Outcome, seconds: float) -> Run:
-        if self.sinks:
-            for event in events.step_ended(run, step, outcome, self.model.name, seconds):
-                events.tell(self.sinks, event)
-        return advance(run, step, outcome, seconds=seconds, exempt=self.tools.exempt)
-
-    def switch_route(self, run: Run, error: ToolsRefused) -> Run:
-        """The run with the tools in its prompt from now on, unless they are there already."""
-        if run.route == "prompted":
-            raise error
-        if self.sinks:
-            events.tell(self.sinks, events.route_switched(run, str(error)))
-        return replace(run, route="prompted")
-
-    def tell_start(self, run: Run) -> None:
-        if self.sinks:
-            events.tell(self.sinks, events.run_started(run, self.model.name, tuple(self.tools)))
-
-    def tell_begin(self, run: Run, step: Step) -> None:
-        if self.sinks:
-            for event in events.step_began(run, step, self.model.name, len(self.shown)):
-                events.tell(self.sinks, event)
-
-    def tell_end(self, run: Run, **outcome: str) -> None:
-        if self.sinks:
-            events.tell(self.sinks, events.run_ended(run, outcome))
-
-
-def _drive(run: Run, setting: _Setting) -> RunResult:
-    done: Done = {}
-    step: Step | None = None
-    setting.tell_start(run)
-    try:
-        while not isinstance(step := next_step(run, setting.gate), Stop):
-            done.clear()
-            setting.tell_begin(run, step)
-            started = time.perf_counter()
-            try:
-                outcome = _perform(step, run, setting, done)
-            except ToolsRefused as error:
-                run = setting.switch_route(run, error)
-                continue
-            run = setting.advance(run, step, outcome, time.perf_counter() - started)
-        return _finish(run, step, setting)
-    except BaseException as error:
-        _attach(error, run, step, done, setting)
-        raise
-
-
-async def _adrive(run: Run, setting: _Setting) -> RunResult:
-    done: Done = {}
-    step: Step | None = None
-    setting.tell_start(run)
-    try:
-        while not isinstance(step := next_step(run, setting.gate), Stop):
-            done.clear()
-            setting.tell_begin(run, step)
-            started = time.perf_counter()
-            try:
-                outcome = await _aperform(step, run, setting, done)
-            except ToolsRefused as error:
-                run = setting.switch_route(run, error)
-                continue
-            run = setting.advance(run, step, outcome, time.perf_counter() - started)
-        return _finish(run, step, setting)
-    except BaseException as error:
-        _attach(error, run, step, done, setting)
-        raise
-
-
-class _Asked(TypedDict):
-    tool_choice: str
-    options: Mapping[str, Any]
-    on_text: Callable[[str], None] | None
-
-
-def _asked(tool_choice: str, setting: _Setting) -> _Asked:
-    return {"tool_choice": tool_choice, "options": setting.options, "on_text": setting.on_text}
-
-
-def _perform(step: Step, run: Run, setting: _Setting, done: Done) -> Outcome:
-    match step:
-        case CallModel(messages, tool_choice):
-            model = setting.model.prompted if run.route else setting.model
-            reply = model.complete(messages, setting.shown, **_asked(tool_choice, setting))
-            return receive(reply, run, setting.tools)
-        case AskApproval(calls):
-            return {call.id: _ask(setting.approve, call) for call in calls}
-        case CallTools(calls):
-            return run_calls(calls, setting.tools, run, setting.deps, done)
-    raise TypeError(f"{step!r} is no step to perform.")
-
-
-async def _aperform(step: Step, run: Run, setting: _Setting, done: Done) -> Outcome:
-    match step:
-        case CallModel(messages, tool_choice):
-            model = setting.model.prompted if run.route else setting.model
-            reply = await model.acomplete(messages, setting.shown, **_asked(tool_choice, setting))
-            return receive(reply, run, setting.tools)
-        case AskApproval(calls):
-            return {call.id: await _aask(setting.approve, call) for call in calls}
-        case CallTools(calls):
-            return await arun_calls(calls, setting.tools, run, setting.deps, done)
-    raise TypeError(f"{step!r} is no step to perform.")
-
-
-def _finish(run: Run, step: Stop, setting: _Setting) -> RunResult:
-    open_calls = waiting(run, setting.gate) if step.reason == "awaiting_approval" else ()
-    setting.tell_end(run, stop_reason=step.reason)
-    return RunResult(advance(run, step), step.reason, open_calls)
-
-
-def _attach(error: BaseException, run: Run, step: Step | None, done: Done, setting: _Setting) -> None:
-    """Leave a run behind that can be continued: every call answered, as far as is known."""
-    began = isinstance(step, CallTools)
-    why = "Interrupted while it ran; whether it took effect is not known." if began else "Not run: the run was stopped."
-    with contextlib.suppress(AttributeError):  # some exceptions take no attribute
-        error.run = close(run, why, done, "interrupted" if began else "not_run")  # type: ignore[attr-defined]
-    setting.tell_end(run, error=type(error).__name__)
-
-
-def _ask(approve: Approver | None, call: ToolCall) -> Verdict:
-    if approve is None:
-        return Verdict("defer")
-    try:
-        answer = approve(replace(call, arguments=copied(call.arguments)))  # what it does to them changes nothing
-        return _verdict(threads.run_coroutine(_awaited(answer)).result() if inspect.isawaitable(answer) else answer)
-    except Exception:
-        _log.exception("the approver failed on call %s of %r; the call waits", call.id, call.name)
-        return Verdict("defer")
-
-
-async def _aask(approve: Approver | None, call: ToolCall) -> Verdict:
-    if approve is None:
-        return Verdict("defer")
-    try:
-        answer = approve(replace(call, arguments=copied(call.arguments)))  # what it does to them changes nothing
-        return _verdict(await answer if inspect.isawaitable(answer) else answer)
-    except Exception:
-        _log.exception("the approver failed on call %s of %r; the call waits", call.id, call.name)
-        return Verdict("defer")
-
-
-async def _awaited(answer: Awaitable[Any]) -> Any:
-    return await answer
-
-
-def _verdict(answer: Any) -> Verdict:
-    """Exactly "approve", "deny" or "defer"; anything else refuses."""
-    decision = answer.decision if isinstance(answer, Verdict) else answer
-    if type(decision) is str and decision in get_args(Decision):
-        return answer if isinstance(answer, Verdict) else Verdict(answer)
-    return Verdict("deny", "the approval was no clear answer")
+    return await adrive(_decided(paused, verdicts or {}, max_turns, setting), setting)
 
 
 def _setting(
@@ -364,7 +178,7 @@ def _setting(
     base_url: str | None,
     api_key: str | None,
     options: dict[str, Any],
-) -> _Setting:
+) -> Setting:
     refuse_strangers(options, _PARAMETERS)
     for name, given in (("approve", approve), ("on_event", on_event), ("on_text", on_text)):
         if given is not None and not callable(given):
@@ -380,7 +194,7 @@ def _setting(
     if output:
         toolset = Toolset([*toolset.values(), output])
     sinks = events.listeners(on_event)
-    return _Setting(
+    return Setting(
         found, toolset, tuple(toolset.values()), approve, deps, options, sinks, on_text, output.name if output else ""
     )
 
@@ -397,7 +211,7 @@ def _begin(
     max_turns: int,
     tool_choice: str,
     limits: Limits | None,
-    setting: _Setting,
+    setting: Setting,
 ) -> Run:
     if not isinstance(prompt, str):
         raise TypeError(f"prompt is a text, not {type(prompt).__name__}.")
@@ -435,7 +249,7 @@ def _decided(
     paused: RunResult | Run | str,
     verdicts: Mapping[str, Decision | Verdict],
     max_turns: int | None,
-    setting: _Setting,
+    setting: Setting,
 ) -> Run:
     if isinstance(paused, str):
         paused = RunResult.from_json(paused)
@@ -448,6 +262,6 @@ def _decided(
     open_ids = [call.id for call in waiting(run, setting.gate)]
     if unknown := [call_id for call_id in verdicts if call_id not in open_ids]:
         raise ApprovalError(f"No call {unknown} waits for a verdict; these do: {open_ids}.")
-    given = {call_id: _verdict(answer) for call_id, answer in verdicts.items()}
+    given = {call_id: read_verdict(answer) for call_id, answer in verdicts.items()}
     kept = {call_id: verdict for call_id, verdict in run.verdicts.items() if verdict.decision != "defer"}
     return replace(run, verdicts={**kept, **given})

@@ -204,13 +204,24 @@ def _adapt(hint: Any, text: str) -> _Adapted:
     adapter: Any = TypeAdapter(hint)
     if not adapter.pydantic_complete:
         adapter.rebuild(raise_errors=True)
+    core = _eager(adapter.core_schema) if "Iterable" in text or "Generator" in text else adapter.core_schema
     if adapter.core_schema["type"] == "is-subclass":
         raise TypeError("JSON has no classes")  # pydantic writes such a schema, which says nothing
     json_schema = adapter.json_schema(schema_generator=_generator())
     for schema in (json_schema, *json_schema.get("$defs", {}).values()):
         if schema is not json_schema or schema.get("title") == getattr(hint, "__name__", ""):
             schema.pop("title", None)  # a class name, which tells a model nothing
-    return _Adapted(adapter, adapter.core_schema, json_schema)
+    return _Adapted(adapter, core, json_schema)
+
+
+def _eager(core: Any) -> Any:
+    """The schema with lists for what pydantic would check item by item, while the function runs."""
+    if isinstance(core, list):
+        return [_eager(part) for part in core]
+    if not isinstance(core, dict):
+        return core
+    whole = {key: _eager(part) for key, part in core.items()}
+    return {**whole, "type": "list"} if whole.get("type") == "generator" else whole
 
 
 @functools.cache

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections.abc
 import functools
 import inspect
 import operator
@@ -39,10 +38,7 @@ def read_signature(
             f"{name!r} is a method without its 'self'. Pass it bound to an object: tools=[obj.{name}]."
         )
     hints = _resolve_hints(source, declared, namespace, name)
-    said = inspect.getdoc(source) or ""
-    if said == inspect.getdoc(type.__call__):  # what a call without a word of its own inherits
-        said = inspect.getdoc(type(function)) or ""
-    description, about = read_docstring(said)
+    description, about = read_docstring(_docstring(function, source))
     parameters, context = [], ""
     for parameter in declared:
         hint = hints.get(parameter.name, parameter.annotation)
@@ -53,9 +49,25 @@ def read_signature(
             continue
         parameters.append(_parameter(parameter, hint, about.get(parameter.name, "")))
     lone = parameters[0] if len(parameters) == 1 else None
-    if lone and lone.name not in hints and lone.kind not in (Kind.VAR_POSITIONAL, Kind.VAR_KEYWORD):
-        parameters = [replace(parameters[0], hint=unhinted)]
+    if (
+        lone
+        and lone.hint is Any
+        and lone.name not in hints
+        and lone.kind not in (Kind.VAR_POSITIONAL, Kind.VAR_KEYWORD)
+    ):
+        parameters = [replace(lone, hint=unhinted)]
     return Signature(name, tuple(parameters), description, context, _by_position(declared))
+
+
+def _docstring(function: Any, source: Any) -> str:
+    if isinstance(source, type):
+        said = source.__doc__ or ""  # its own: none is inherited, and a dataclass that has none gets its signature
+        return "" if said.startswith(f"{source.__name__}(") else inspect.cleandoc(said)
+    if getattr(source, "__name__", "") != "__call__":
+        return inspect.getdoc(source) or ""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return inspect.cleandoc(source.__doc__ or type(function).__doc__ or "")
 
 
 def _innermost(function: Callable[..., Any]) -> Any:
@@ -116,12 +128,16 @@ def _is_context(hint: Any, parameter: inspect.Parameter, name: str) -> bool:
     is_single = parameter.kind not in (Kind.VAR_POSITIONAL, Kind.VAR_KEYWORD)
     if members == [ToolContext] and is_single:
         return True
-    if "ToolContext" in str(hint) and not isinstance(hint, str):
+    if _mentions_context(hint):
         raise ToolDefinitionError(
             f"Parameter {parameter.name!r} of {name!r} mixes ToolContext with something else; "
             "a model can send no context. Annotate one plain parameter as ToolContext."
         )
     return False
+
+
+def _mentions_context(hint: Any) -> bool:
+    return hint is ToolContext or any(map(_mentions_context, typing.get_args(hint)))
 
 
 def _by_position(declared: list[inspect.Parameter]) -> tuple[str, ...]:
@@ -153,10 +169,6 @@ def _parameter(declared: inspect.Parameter, hint: Any, described: str) -> Parame
         hint, required = list[hint], False
     elif declared.kind is Kind.VAR_KEYWORD:
         required = False
-    elif typing.get_origin(hint) is collections.abc.Iterable:
-        hint = list.__class_getitem__(
-            typing.get_args(hint)
-        )  # pydantic would check its items one by one, while the function runs
     return Parameter(declared.name, hint, declared.kind, required, default, description or described, tuple(aliases))
 
 
@@ -171,11 +183,14 @@ def _bare(hint: Any) -> Any:
     for extra in hint.__metadata__:
         if isinstance(extra, FieldInfo):
             whole = extra.asdict()
-            about_type = {k: v for k, v in whole["attributes"].items() if k != "description" and "alias" not in k}
+            about_type = {k: v for k, v in whole["attributes"].items() if k in _ABOUT_TYPE}
             metadata += [*whole["metadata"], *([Field(**about_type)] if about_type else [])]
         elif not isinstance(extra, str):
             metadata.append(extra)
     return operator.getitem(typing.Annotated, (hint.__origin__, *metadata)) if metadata else hint.__origin__
+
+
+_ABOUT_TYPE = {"default", "default_factory", "title", "examples", "json_schema_extra", "discriminator"}
 
 
 def _aliases(field: Any) -> list[str]:

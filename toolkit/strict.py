@@ -82,6 +82,8 @@ def check_references(schema: Mapping[str, Any]) -> None:
     """Raise ToolDefinitionError where a reference of the schema leads nowhere, to itself, or out of the schema."""
     for reference in _references(schema):
         _resolve({"$ref": reference}, schema)
+    if elsewhere := [reference for reference in _references(schema, "$dynamicRef") if not reference.startswith("#")]:
+        raise ToolDefinitionError(f"The reference {elsewhere[0]!r} leads out of the schema. Put its target into $defs.")
 
 
 class _Strict:
@@ -214,7 +216,10 @@ def _resolve(node: Mapping[str, Any], root: Mapping[str, Any]) -> tuple[str, Any
         target: Any = root
         for part in reference.removeprefix("#").removeprefix("/").split("/") if reference != "#" else ():
             part = part.replace("~1", "/").replace("~0", "~")
-            target = target.get(part) if isinstance(target, Mapping) else None
+            if isinstance(target, list):
+                target = target[int(part)] if part.isdecimal() and int(part) < len(target) else None
+            else:
+                target = target.get(part) if isinstance(target, Mapping) else None
         if not isinstance(target, Mapping):
             raise ToolDefinitionError(f"The reference {reference!r} of the schema leads nowhere.")
         if "$ref" not in target:
@@ -257,13 +262,13 @@ def _merge(one: dict[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _references(node: Any) -> list[str]:
+def _references(node: Any, keyword: str = "$ref") -> list[str]:
     found, todo = [], [node]
     while todo:
         part = todo.pop()
         if isinstance(part, Mapping):
-            if isinstance(part.get("$ref"), str):
-                found.append(part["$ref"])
+            if isinstance(part.get(keyword), str):
+                found.append(part[keyword])
             todo += part.values()
         elif isinstance(part, list):
             todo += part

@@ -240,7 +240,8 @@ def as_tool(thing: Any, changes: Mapping[str, Any] | None = None, unhinted: Any 
         options, namespace = made.options, made._namespace
     if inspect.ismethod(thing):  # postponed hints may name the class, or what it holds
         kind = thing.__self__ if isinstance(thing.__self__, type) else type(thing.__self__)
-        namespace = {**(namespace or {}), **vars(kind), kind.__name__: kind}
+        held = {name: value for name, value in vars(kind).items() if isinstance(value, type)}
+        namespace = {**(namespace or {}), **held, kind.__name__: kind}
     return FunctionTool(thing, replace(options, **changes or {}), namespace, unhinted)
 
 
@@ -282,8 +283,8 @@ class Toolset(dict[str, Tool]):
             if tool.wire_name != tool.name:
                 alias = wire_name(tool.name, unique=wire_name(tool.name) in taken)
                 if alias != tool.wire_name:
-                    tool = copy.copy(tool)
-                    tool.__dict__["wire_name"] = alias
+                    own, tool = tool, copy.copy(tool)
+                    tool.__dict__ |= {"wire_name": alias, "call": own.call}  # its state stays in one place
                 taken.add(alias)
             self[tool.name] = tool
 

@@ -20,6 +20,7 @@ class WrittenSignature(Signature):
             from jsonschema import Draft202012Validator
             from jsonschema.exceptions import SchemaError
             from jsonschema.validators import validator_for
+            from referencing import Registry
         except ImportError as error:
             raise ToolDefinitionError(
                 f"{base.owner!r} has a hand-written schema, which the package jsonschema checks. "
@@ -35,7 +36,7 @@ class WrittenSignature(Signature):
         self.json_schema = object_root(written)
         _check_fit(base, self.json_schema)
         self.optional = frozenset(self.json_schema["properties"]) - frozenset(self.json_schema.get("required", ()))
-        self._written = kind({"type": "object", **written})
+        self._written = kind({"type": "object", **written}, registry=Registry())  # which fetches nothing from elsewhere
 
     def read(self, text: str) -> None:
         """Hand-written schemas are always checked with care."""

@@ -1,0 +1,170 @@
+"""The examples, really run, and what they print."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from server import ChatServer, answer, call
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = ROOT / "examples"
+
+
+def run_example(name: str, *arguments: str) -> str:
+    """What the example prints in a process of its own, where a warning is an error."""
+    command = [sys.executable, "-W", "error", "-X", "utf8", EXAMPLES / name, *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environment, capture_output=True, encoding="utf-8", timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("cities", "facts"),
+    [
+        pytest.param((), ["'here': 27, 'there': 4", "'difference': -23.0", "wear a warm coat and boots."], id="cold"),
+        pytest.param(("London", "Cairo"), ["'here': 16, 'there': 35", "19 degrees warmer", "sunglasses."], id="warm"),
+    ],
+)
+def test_what_to_wear(cities: tuple[str, ...], facts: list[str]) -> None:
+    printed = run_example("what_to_wear.py", *cities)
+    names = ["get_weather", "get_weather", "compare_temperatures", "suggest_clothes"]
+    assert re.findall(r"^(\w+)\(", printed, re.MULTILINE) == names
+    assert [fact for fact in facts if fact not in printed] == []
+
+
+def test_what_to_wear_on_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = [call("get_weather", {"city": city}, id=city) for city in ("Lisbon", "Oslo")]
+    with ChatServer(answer(None, *both), "Take a coat.") as server:
+        monkeypatch.setenv("TOOLKIT_MODEL", "some-model")
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "some-key")
+        printed = run_example("what_to_wear.py")
+    assert printed.endswith("Take a coat.\n")
+    results = {m["tool_call_id"]: json.loads(m["content"])["celsius"] for m in server.bodies[1]["messages"][-2:]}
+    assert results == {"Lisbon": 27, "Oslo": 4}
+
+
+def test_existing_functions() -> None:
+    printed = run_example("existing_functions.py")
+    for fact in ("convert_temperature -> 37.777", "split_without_tip -> 28.0", "median -> 3\n", "as ever: 212.0"):
+        assert fact in printed
+    assert "import toolkit" not in (EXAMPLES / "units.py").read_text(encoding="utf-8")
+
+
+def test_class_tools() -> None:
+    printed = run_example("class_tools.py")
+    assert "expected 'bicycle' or 'van'; got \"drone\"" in printed
+    assert printed.endswith("the objects: Cart(items={'apple': 3, 'bread': 1}) bicycle\n")
+
+
+def test_database() -> None:
+    printed = run_example("database.py")
+    assert 'list_orders({}) -> [{"number":1,"article":"kettle","state":"sent"}' in printed
+    assert "piano" not in printed, "it belongs to another customer"
+    assert "cancel_order({'number': 2}) -> order 2 is cancelled" in printed
+    assert "cancel_order({'number': 3}) -> The customer has no open order 3." in printed
+    assert "with ['list_orders']: Your lamp is cancelled" in printed
+
+
+def test_correcting_itself() -> None:
+    printed = run_example("correcting_itself.py")
+    assert re.findall(r"^(error|result|answer) ", printed, re.MULTILINE) == ["error", "error", "result", "answer"]
+    assert 'day: expected a valid date or datetime, input is too short; got "June 31st"' in printed
+    assert "2003-06-30 is over. Today is 2030-06-01." in printed
+    assert "booked: Sunday, 30 June 2030, 4 people" in printed
+
+
+def test_conversation() -> None:
+    printed = run_example("conversation.py")
+    counts = [(5, 1), (7, 0), (9, 0)]
+    assert [(int(m), int(c)) for m, c in re.findall(r"messages: (\d+), new calls: (\d+)", printed)] == counts
+    assert "TK 34, at 15:05." in printed
+
+
+def test_agent_as_tool() -> None:
+    printed = run_example("agent_as_tool.py")
+    assert "research({'question': 'What is special about the Kakapo?'}) -> It lives up to 90 years." in printed
+    assert printed.endswith("Two parrots of New Zealand. It is the only alpine parrot. It lives up to 90 years.\n")
+    assert "read_page" not in printed, "what the inner agent did is its own affair"
+
+
+@pytest.mark.local
+def test_quickstart() -> None:
+    from toolkit.local import is_installed
+
+    if not is_installed():
+        pytest.skip("the embedded model is not installed")
+    printed = run_example("quickstart.py")
+    assert "call    get_weather(city='Tokyo'" in printed
+    assert '"weather":"rain","temperature":18' in printed
+    assert printed.split("answer  ")[1].strip()
+
+
+def test_the_index_names_every_example() -> None:
+    listed = re.findall(r"\]\((.+?)\)", (EXAMPLES / "README.md").read_text(encoding="utf-8"))
+    assert sorted(listed) == sorted(path.name for path in EXAMPLES.iterdir() if path.suffix in (".py", ".ipynb"))
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
+def test_an_example_says_first_what_it_is(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith('"""')
+    assert path.stem == "units" or f"python examples/{path.name}" in text.split('"""')[1]
+
+
+# The notebook
+
+NOTEBOOK = EXAMPLES / "notebook.ipynb"
+
+
+@pytest.fixture(scope="module")
+def notebook(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, Any]]:
+    """The notebook as it stands, and one that was run, with its kernel still there."""
+    nbclient = pytest.importorskip("nbclient", reason="runs the notebook in a kernel")
+    pytest.importorskip("ipykernel", reason="is the kernel")
+    import nbformat
+
+    stored = nbformat.read(NOTEBOOK, as_version=4)
+    client = nbclient.NotebookClient(nbformat.read(NOTEBOOK, as_version=4), timeout=60, kernel_name="python3")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR"):  # nothing of the user's own
+            patch.setenv(name, str(tmp_path_factory.mktemp(name.lower())))
+        patch.setenv("PYTHONPATH", str(ROOT))
+        with client.setup_kernel():
+            for position, cell in enumerate(client.nb.cells):
+                client.execute_cell(cell, position)
+            yield stored, client
+
+
+def shown(cell: Any) -> list[str]:
+    return [output.get("text") or output["data"]["text/plain"] for output in cell.get("outputs", ())]
+
+
+def test_the_notebook_shows_what_it_does(notebook: tuple[Any, Any]) -> None:
+    """Where it changed on purpose: `jupyter execute --inplace examples/notebook.ipynb`."""
+    stored, client = notebook
+    assert [shown(cell) for cell in client.nb.cells] == [shown(cell) for cell in stored.cells]
+    assert sum("await " in cell.source for cell in stored.cells if cell.cell_type == "code") == 1
+
+
+def test_a_cell_is_run_twice(notebook: tuple[Any, Any]) -> None:
+    stored, client = notebook
+    define, use = (
+        next(n for n, cell in enumerate(stored.cells) if cell.cell_type == "code" and word in cell.source)
+        for word in ("def get_weather(city: str) ->", "= run_agent_with_tools")
+    )
+    for position in (define, define, use):  # also: back to what it was before the redefinition
+        client.execute_cell(client.nb.cells[position], position)
+    assert shown(client.nb.cells[use]) == shown(stored.cells[use])
+    assert "umbrella" in shown(stored.cells[use])[0]

@@ -1,0 +1,100 @@
+"""The Python of README.md, really run, and what its comments promise."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from server import ChatServer, answer, call
+from toolkit.registry import REGISTRY
+
+README = Path(__file__).parents[1] / "README.md"
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of code that was run."""
+
+    code: str
+    names: dict[str, Any]
+    printed: list[str]
+
+
+@dataclass(frozen=True)
+class Played:
+    """All blocks, and the server that was the model where none is named."""
+
+    blocks: list[Block]
+    server: ChatServer
+
+    def block(self, part: str) -> Block:
+        """The one block with this in its code."""
+        (found,) = (block for block in self.blocks if part in block.code)
+        return found
+
+
+def find_blocks(text: str) -> Iterator[str]:
+    """Each block of Python, on the line of the text that it stands on, so that an error shows where it is."""
+    for match in re.finditer(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        yield "\n" * text[: match.start(1)].count("\n") + match[1]
+
+
+@pytest.fixture(scope="module")
+def readme() -> Iterator[Played]:
+    """Every block was run, in its order, each by itself, as somebody with a server would run it."""
+    weather = answer(None, call("get_weather", {"city": "Tokyo"}))
+    with ChatServer(weather, "It is dry in Tokyo.") as server, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TOOLKIT_MODEL", "some-model")
+        patch.setenv("OPENAI_BASE_URL", server.base_url)
+        patch.setenv("OPENAI_API_KEY", "some-key")
+        patch.setattr(REGISTRY, "_tools", {})  # the tools of other tests would be shown to the model as well
+        played = [run_block(code) for code in find_blocks(README.read_text(encoding="utf-8"))]
+        yield Played(played, server)
+
+
+def run_block(code: str) -> Block:
+    names: dict[str, Any] = {"__name__": "readme"}
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(compile(code, README, "exec", dont_inherit=True), names)
+    return Block(code, names, printed.getvalue().splitlines())
+
+
+def test_the_ten_lines_answer(readme: Played) -> None:
+    assert readme.blocks[0].printed == ["It is dry in Tokyo."]
+    first, second = readme.server.bodies
+    (tool,) = first["tools"]
+    assert tool["function"]["parameters"]["properties"]["unit"]["enum"] == ["celsius", "fahrenheit"]
+    assert second["messages"][-1]["content"] == '{"city":"Tokyo","temp":22,"unit":"celsius"}'
+
+
+def test_tools_are_functions_methods_and_classes(readme: Played) -> None:
+    block = readme.block("registry = ToolRegistry()")
+    registry = block.names["registry"]
+    assert block.printed == ["2"]
+    assert [tool.name for tool in registry] == ["find_order", "add_item", "count_up"]
+    assert list(registry["find_order"].parameters["properties"]) == ["number"], "the context is hidden"
+    found = registry.call("find_order", '{"number": 7}', deps={7: {"article": "lamp"}})
+    assert found.value == {"article": "lamp"}
+    missing = registry.call("find_order", '{"number": 8}', deps={})
+    assert missing.content == "There is no such order. Ask for the number again."
+    assert registry.call("add_item", '{"name": "bread"}').content == "1 items"
+
+
+def test_a_run_pauses_and_goes_on(readme: Played) -> None:
+    block = readme.block("resume(saved")
+    paused, answered, told = block.printed
+    (promised,) = re.findall(r"print\(result\)  # (Paused: .*?) …", block.code)
+    assert paused.startswith(promised)
+    assert answered.startswith("Done. answered ")
+    assert told == "delete_file {'path': 'notes.txt'} notes.txt is gone approve"
+
+
+def test_no_block_is_passed_over(readme: Played) -> None:
+    assert len(readme.blocks) == README.read_text(encoding="utf-8").count("```python") >= 3
