@@ -8,7 +8,7 @@ import json
 import math
 import re
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sized
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -36,9 +36,7 @@ def render(value: object, limit: int = 32_000) -> str:
     object's address is never shown. A longer text keeps its head and its tail around a line that says
     how much was cut. A lone surrogate, which no request can carry, becomes U+FFFD.
     """
-    text = value if type(value) is str else _write(value)
-    if not text.isascii():
-        text = whole_characters(text)
+    text: str = whole_characters(value if type(value) is str else _write(value))
     return text if len(text) <= limit else _cut(text, limit)
 
 
@@ -70,8 +68,8 @@ def redact(text: str) -> str:
     if len(text) > _LONGEST_REDACTED:
         # Up to the end of a word: half a secret might not be known as one.
         text = f"{text[:_LONGEST_REDACTED].rpartition(' ')[0]} {_LEFT_OUT}"
-    for pattern, mark in _patterns():
-        text = pattern.sub(mark, text)
+    for pattern, mark in _RULES:
+        text = re.sub(pattern, mark, text)
     return text
 
 
@@ -88,42 +86,41 @@ class _Walk:
     pydantic_core.to_json alone would follow an endless iterator, and shared parts without end.
     """
 
-    __slots__ = ("inside", "left")
-
     def __init__(self) -> None:
         self.inside: set[int] = set()
         self.left = _MOST_NODES
 
     def plain(self, value: Any) -> Any:
+        kind = type(value)
         self.left -= 1
-        if value is None or isinstance(value, str):
-            self.left -= len(value or "") // 64
+        if issubclass(kind, str):
+            self.left -= len(value) // 64
             return value
-        if isinstance(value, float):
+        if issubclass(kind, float):
             return value if math.isfinite(value) else None
-        if isinstance(value, int):
+        if issubclass(kind, int):
             bits = value.bit_length()
             return value if bits <= _LONGEST_INTEGER else f"<integer of {bits:,} bits>"
-        if id(value) in self.inside:
-            return "<circular reference>"
+        if value is None or id(value) in self.inside:
+            return None if value is None else "<circular reference>"
         if len(self.inside) >= _DEEPEST:
             return _LEFT_OUT
         self.inside.add(id(value))
         try:
-            return self._open(value)
-        except Exception:
-            return f"<{type(value).__name__}>"
+            return self._open(value, kind)
+        except Exception as error:
+            return f"<{kind.__name__}: {type(error).__name__}>"
         finally:
             self.inside.discard(id(value))
 
-    def _open(self, value: Any) -> Any:
-        if isinstance(value, Mapping):
+    def _open(self, value: Any, kind: type) -> Any:
+        if issubclass(kind, (dict, Mapping)):
             return self._mapping(value)
-        if isinstance(value, (set, frozenset)):
+        if issubclass(kind, (set, frozenset)):
             return sorted(self._items(value), key=_order)
-        if isinstance(value, (list, tuple)) or hasattr(value, "__next__"):
+        if issubclass(kind, (list, tuple)) or hasattr(kind, "__next__"):
             return self._items(value)
-        simpler = _simplify(value, type(value))
+        simpler = _simplify(value, kind)
         return self._items(value) if simpler is value else self.plain(simpler)
 
     def _mapping(self, value: Mapping[Any, Any]) -> dict[str, Any]:
@@ -139,7 +136,7 @@ class _Walk:
         return found
 
     def _items(self, values: Iterable[Any]) -> list[Any]:
-        most = _MOST_NODES if isinstance(values, Sized) else _MOST_ITEMS
+        most = _MOST_NODES if hasattr(values, "__len__") else _MOST_ITEMS
         found: list[Any] = []
         for item in values:
             if len(found) >= most or self.left <= 0:
@@ -154,28 +151,29 @@ def _order(item: Any) -> tuple[float, str]:
 
 def _simplify(value: Any, kind: type) -> Any:
     """The value one step nearer to JSON; the value itself where its items are what it is."""
-    if isinstance(value, (bytes, bytearray, memoryview)):
+    if issubclass(kind, (bytes, bytearray, memoryview)):
         text = bytes(value).decode(errors="replace")
         return f"<{len(value):,} bytes>" if "\0" in text or "\ufffd" in text else text
-    if isinstance(value, BaseException):
+    if issubclass(kind, BaseException):
         return f"{kind.__name__}: {redact(str(value))}"
-    serializer = getattr(kind, "__pydantic_serializer__", None)
-    if is_dataclass(kind) and not serializer:
-        return {field.name: getattr(value, field.name) for field in fields(kind)}
     if isinstance(name := getattr(value, "__name__", None), str):  # a function, a class, a module
         return f"<{'never awaited:' if hasattr(kind, '__await__') else kind.__name__} {name}>"
-    with suppress(Exception):
-        from pydantic_core import to_jsonable_python
+    from pydantic_core import to_jsonable_python
 
-        # Not as JSON, for a model: that would follow an iterator in it to its end.
-        return serializer.to_python(value) if serializer else to_jsonable_python(value)
+    is_model = hasattr(kind, "__pydantic_fields__")
+    with suppress(Exception):
+        if is_model:  # not as JSON: that would follow an iterator inside to its end
+            return value.__pydantic_serializer__.to_python(value)
+        if not is_dataclass(kind):
+            return to_jsonable_python(value)
     if hasattr(kind, "to_dict"):  # The "split" form of pandas alone neither loses nor repeats an index or a column.
         return value.to_dict("split") if hasattr(kind, "iterrows") else value.to_dict()
     if hasattr(kind, "tolist"):
-        return value.tolist()  # numpy, torch: arrays and single numbers
-    if hasattr(kind, "__iter__") and not serializer:
+        return value.tolist()  # an array or a number of numpy or torch
+    if hasattr(kind, "__iter__") and not is_model:
         return value
-    public = {name: each for name, each in getattr(value, "__dict__", {}).items() if not name.startswith("_")}
+    names = [field.name for field in fields(kind)] if is_dataclass(kind) else getattr(value, "__dict__", ())
+    public = {name: getattr(value, name) for name in names if not name.startswith("_")}
     return public or re.sub(r" at 0x[0-9A-Fa-f]+|(?<=<)(?:coroutine|generator) object ", "", str(value))
 
 
@@ -273,8 +271,8 @@ _RULES = (
         r"""(?:[^\\\n"'<>|:*?]{0,100}\\)*[^\s\\"'<>|:*?,;)]*"""
         r"""|(?<![^\s"'`(\[{<=:,;|>])"""  # at the start, or after what may stand before a path
         rf"(?:(?:~(?:[a-z][\w-]{{0,30}})?{_SEGMENT}|{_SEGMENT}{_SEGMENT})(?:{_SEGMENT})*"
-        rf"|/(?:etc|home|mnt|opt|proc|root|srv|tmp|usr|var)\b(?![.\w-])|{_SEGMENT}\.[A-Za-z]\w{{0,7}}\b)"
-        r"/?(?<![.!?])(?::\d+){0,2}|(?<![\w./\\-])[\w./\\-]{1,200}\.pyx?(?::\d+|,? line \d+){1,2}",
+        rf"|{_SEGMENT}\.[A-Za-z]\w{{0,7}}\b)/?(?<![.!?])(?::\d+){{0,2}}"
+        r"|(?<![\w./\\-])[\w./\\-]{1,200}\.pyx?(?::\d+|,? line \d+){1,2}",
         "[path]",
     ),
     (
@@ -284,8 +282,3 @@ _RULES = (
         "[address]",
     ),
 )
-
-
-@functools.cache
-def _patterns() -> list[tuple[re.Pattern[str], str]]:
-    return [(re.compile(pattern), mark) for pattern, mark in _RULES]
