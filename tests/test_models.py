@@ -682,3 +682,10 @@ def test_an_error_inside_is_not_hidden_by_replies_left_over() -> None:
 def test_a_script_of_something_else_is_refused(run: Runner) -> None:
     with pytest.raises(TypeError, match="3 is no scripted reply"):
         run("q", model=ScriptedModel([3]), tools=tools())
+
+
+def test_a_server_that_refuses_null_gets_an_empty_text(run: Runner) -> None:
+    with ChatServer(answer(call("look", '{"key": 9}')), "nine") as server:
+        model = Model("m", base_url=server.base_url, info=ModelInfo(null_content=False))
+        run("q", model=model, tools=tools())
+    assert server.bodies[1]["messages"][1]["content"] == ""

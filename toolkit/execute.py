@@ -229,21 +229,23 @@ _Schedule = Generator[tuple[set[Any], float | None], set[Any], None]
 
 def _schedule(ready: list[_Ready], start: Callable[[_Ready], Any], concurrency: int, done: Done) -> _Schedule:
     """Start calls, at most `concurrency` at once, and judge them as they end; yields what to wait for and how long."""
-    queue, running = deque(ready), dict[Any, _Ready]()
+    waiting = deque(one for one in ready if one.tool.parallel)
+    in_line = deque(one for one in ready if not one.tool.parallel)  # one at a time, in order
+    running = dict[Any, _Ready]()
     try:
-        while queue or running:
-            for one in [one for one in queue if len(running) < concurrency]:
-                blocked = not one.tool.parallel and any(not other.tool.parallel for other in running.values())
-                if not blocked and len(running) < max(concurrency, 1):
-                    queue.remove(one)
-                    one.started = time.perf_counter()
-                    running[start(one)] = one
-            now = time.perf_counter()
+        while waiting or in_line or running:
+            is_free = all(one.tool.parallel for one in running.values())
+            while (waiting or (in_line and is_free)) and len(running) < concurrency:
+                one = in_line.popleft() if in_line and is_free else waiting.popleft()
+                is_free = is_free and one.tool.parallel
+                one.started = time.perf_counter()
+                running[start(one)] = one
             ends = [one.started + one.tool.timeout for one in running.values() if one.tool.timeout is not None]
-            finished = yield set(running), max(min(ends) - now, 0.0) if ends else None
+            finished = yield set(running), max(min(ends) - time.perf_counter(), 0.0) if ends else None
             for future in finished:
                 one = running.pop(future)
-                done[one.call.id] = _judge(one, future.result())
+                cancelled = _Raised(ToolError("The tool cancelled itself.")) if future.cancelled() else None
+                done[one.call.id] = _judge(one, cancelled or future.result())
             now = time.perf_counter()
             for future, one in list(running.items()):
                 if one.tool.timeout is not None and now >= one.started + one.tool.timeout and not future.done():
@@ -253,7 +255,7 @@ def _schedule(ready: list[_Ready], start: Callable[[_Ready], Any], concurrency: 
     finally:
         for future, one in running.items():
             _abandon(future, one)
-        for one in queue:
+        for one in (*waiting, *in_line):
             done[one.call.id] = ToolResult(one.call.id, "Not run: the run was stopped.", True, "not_run")
 
 

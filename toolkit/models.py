@@ -28,12 +28,17 @@ _OPENAI = "https://api.openai.com/"
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """What a model and its server can do. Stated, not guessed: give your own to `Model` where it differs."""
+    """What a model and its server can do. Stated, not guessed: give your own to `Model` where it differs.
+
+    Without `function_calling` the tools are described in the prompt; with `structured_output` the reply is then held to
+    a JSON Schema. `strict` tools are OpenAI's. Without `null_content` the content beside calls is "", as Ollama wants.
+    """
 
     function_calling: bool = True
     structured_output: bool = False
     parallel_calls: bool = True
     strict: bool = False
+    null_content: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +105,7 @@ class Model:
     ) -> Reply:
         """Ask for one reply. Raises ModelError when the retries are used up or the request is refused."""
         asked = self._request(messages, tools, tool_choice, options, on_text)
-        return _with_leaked(self._transport.ask(*asked), tools)
+        return _with_leaked(self._transport.ask(*asked), tools if tool_choice != "none" else ())
 
     async def acomplete(
         self,
@@ -113,7 +118,7 @@ class Model:
     ) -> Reply:
         """As `complete`, on the running event loop."""
         asked = self._request(messages, tools, tool_choice, options, on_text)
-        return _with_leaked(await self._transport.aask(*asked), tools)
+        return _with_leaked(await self._transport.aask(*asked), tools if tool_choice != "none" else ())
 
     @functools.cached_property
     def prompted(self) -> Model:
@@ -144,6 +149,8 @@ class Model:
         body = self._dialect.encode(
             messages, tools, model=self.name, tool_choice=tool_choice, strict=strict, options=fields, **form
         )
+        for message in () if self.info.null_content else body["messages"]:
+            message["content"] = "" if message["content"] is None else message["content"]
         return body, transport, streamed, self._dialect.decode
 
 

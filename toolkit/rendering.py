@@ -36,7 +36,11 @@ def render(value: object, limit: int = 32_000) -> str:
     object's address is never shown. A longer text keeps its head and its tail around a line that says
     how much was cut. A lone surrogate, which no request can carry, becomes U+FFFD.
     """
-    text: str = whole_characters(value if type(value) is str else _write(value))
+    try:
+        text = str.__str__(value) if isinstance(value, str) else _as_json(_Walk().plain(value))
+    except Exception:
+        text = '"<unreadable>"'
+    text = whole_characters(text)
     return text if len(text) <= limit else _cut(text, limit)
 
 
@@ -68,16 +72,9 @@ def redact(text: str) -> str:
     if len(text) > _LONGEST_REDACTED:
         # Up to the end of a word: half a secret might not be known as one.
         text = f"{text[:_LONGEST_REDACTED].rpartition(' ')[0]} {_LEFT_OUT}"
-    for pattern, mark in _RULES:
+    for mark, pattern in _RULES.items():
         text = re.sub(pattern, mark, text)
     return text
-
-
-def _write(value: object) -> str:
-    try:
-        return str.__str__(value) if isinstance(value, str) else _as_json(_Walk().plain(value))
-    except Exception:
-        return '"<unreadable>"'
 
 
 class _Walk:
@@ -192,10 +189,12 @@ def _tell(error: BaseException, function: Callable[..., object] | None, depth: i
     if members and depth < 3:
         told = [_tell(one, function, depth + 1) for one in members[:5]]
         return f"{name} ({'; '.join(told + ['…'] * (len(members) > 5))})"
-    if isinstance(error, ToolError):
-        return str(error)
-    message = render(redact(str(error)), _LONGEST_MESSAGE) if _is_own(error, function) else ""
-    return f"{name}: {message}" if message.strip() else name
+    message = str(error).strip()
+    if isinstance(error, ToolError) and message:
+        return message
+    if message and _is_own(error, function):
+        return f"{name}: {render(redact(message), _LONGEST_MESSAGE)}"
+    return name
 
 
 def _is_own(error: BaseException, function: Any) -> bool:
@@ -227,58 +226,48 @@ _CODE = r"(?!\d{1,4}[:/-])(?:(?=\S{0,80}\d)(?=\S{0,80}[A-Za-z])|(?=[\w-]{1,80}\.
 _HEX = r"[0-9A-Fa-f]{1,4}"
 _SEGMENT = r"""/[^\s/"'`<>|:;,()\[\]{}\\]{1,255}"""
 
-# A pattern, and the mark that takes the place of what it finds; in the order in which they are looked for. Each takes
-# time in proportion to the text: what repeats is bounded, or ends where the next try would begin.
-_RULES = (
-    (r" at 0x[0-9A-Fa-f]+", ""),
-    (r"Traceback \(most recent call last\):(?:\n[ \t]+[^\n]*)*", "[trace]"),
-    (
-        r"-----BEGIN [A-Z0-9 ]{1,40}-----[\s\S]*?(?:-----END [A-Z0-9 ]{1,40}-----|\Z)"
-        r"|(?<=hooks\.slack\.com/services/)\S+|(?<![A-Za-z0-9])(?=\S{0,80}\d)(?:sk-|[rsp]k_(?:live|test)_|gh[a-z]_"
-        r"|github_pat_|glpat-|xox[a-z]-|A[KS]IA|AIza|gsk_|hf_|npm_|ya29\.|SG\.|eyJ)[\w.-]{6,}",
-        "[redacted]",
-    ),
-    (
-        r"\[SQL:[\s\S]*"
-        r"|\b(?:SELECT\s[^;]{0,2000}?\bFROM\s|INSERT\s+INTO\s|UPDATE\s+\S{1,200}\s+SET\s|DELETE\s+FROM\s"
+# The mark that takes the place of what a pattern finds, in the order in which they are looked for. Each takes time in
+# proportion to the text: what repeats is bounded, or ends where the next try would begin.
+_RULES = {
+    "": r" at 0x[0-9A-Fa-f]+|Traceback \(most recent call last\):(?:\n[ \t]+[^\n]*)*\n?",
+    "[sql]": (
+        r"\[SQL:[\s\S]*|\b(?:SELECT\s[^;]{0,2000}?\bFROM\s|INSERT\s+INTO\s|UPDATE\s+\S{1,200}\s+SET\s|DELETE\s+FROM\s"
         r"|(?:CREATE|DROP|ALTER|TRUNCATE)\s+(?:[A-Z]{1,20}\s+){0,3}(?:TABLE|INDEX|VIEW|DATABASE|SCHEMA|USER|ROLE)\s"
         # In lower case only what prose does not say.
         r"|(?i:select\s+(?:\*|[\w.]{1,60}(?:\s*,\s*[\w.]{1,60}){1,60})\s+from\s+(?!(?:an?|the|your)\s)"
         r"|select\s+[\w.]{1,60}\s+from\s+[\w.]{1,60}\s+(?:where|join|limit|(?:order|group)\s+by)\s"
-        r"|insert\s+into\s+\S{1,60}\s*(?:\([^()]{0,500}\)\s*)?(?:values\s*\(|select\s)"
-        r"|update\s+\S{1,60}\s+set\s+\S{1,60}\s*=|delete\s+from\s+\S{1,60}\s+where\s"
+        r"|insert\s+into\s+\S{1,60}\s*(?:\(|values\s|select\s)|delete\s+from\s+\S{1,60}\s+where\s"
+        r"|update\s+\S{1,60}\s+set\s+\S{1,60}\s*="
         r"|(?:create|drop|alter)\s+table\s+(?:if\s+(?:not\s+)?exists\s+)?\S{1,60}\s*(?:[(;]|(?:add|drop)\s|\Z)))"
-        r"(?:'[^']*(?:'|\Z)|[^;'])*",
-        "[sql]",
+        r"(?:'[^']*(?:'|\Z)|[^;'])*"
     ),
-    (
+    "[connection]": (
         r"\b(?:(?!https?:)[A-Za-z][A-Za-z0-9+.-]{0,30}://|jdbc:)[^\s\"]+|\bhttps?://[^\s/?#@\"]{1,300}@[^\s\"]*"
         r"|(?i:\b(?:server|data source|host|driver|provider|dsn|endpoint|defaultendpointsprotocol))\s?=\s?"
-        r"[^;=\n]{1,200}(?:;\s?[\w ]{1,40}=[^;\n]{0,300}){1,40};?",
-        "[connection]",
+        r"[^;=\n]{1,200}(?:;\s?[\w ]{1,40}=[^;\n]{0,300}){1,40};?"
     ),
-    # A header takes the rest of its line. What likely is a secret's name must be in quotes or before "=".
-    (rf"((?i:{_HEADER}){_REST}\s{{0,3}}[:=]\s{{0,3}}){_PROSE}[^\n\"']+", r"\1[redacted]"),
-    (
-        rf"((?i:{_SURE}|{_LIKELY}|{_HEADER}){_REST}(?:\\*[\"']\s?(?::|=>)\s?|\s{{0,3}}={{1,2}}\s{{0,3}})"
-        rf"|(?i:{_SURE}){_REST}(?:\s?:\s{{0,3}}|\s(?:is\s)?(?=[\"']))){_VALUE}",
-        r"\1[redacted]",
+    # By what it looks like, or by the name before it. A header takes the rest of its line; a name that is only likely
+    # to be a secret's must stand in quotes or before "=", or what follows must look like no word.
+    r"\1\2\3[redacted]": (
+        r"-----BEGIN [A-Z0-9 ]{1,40}-----[\s\S]*?(?:-----END [A-Z0-9 ]{1,40}-----|\Z)"
+        r"|(?<=hooks\.slack\.com/services/)\S+|(?<![A-Za-z0-9])(?=\S{0,80}\d)(?:sk-|[rsp]k_(?:live|test)_|gh[a-z]_"
+        r"|github_pat_|glpat-|xox[a-z]-|A[KS]IA|AIza|gsk_|hf_|npm_|ya29\.|SG\.|eyJ)[\w.-]{6,}"
+        rf"|((?i:{_HEADER}){_REST}\s{{0,3}}[:=]\s{{0,3}}){_PROSE}[^\n\"']+"
+        rf"|((?i:{_SURE}|{_LIKELY}|{_HEADER}){_REST}(?:\\*[\"']\s?(?::|=>)\s?|\s{{0,3}}={{1,2}}\s{{0,3}})"
+        rf"|(?i:{_SURE}){_REST}(?:\s?:\s{{0,3}}|\s(?:is\s)?(?=[\"']))){_VALUE}"
+        rf"|((?i:{_LIKELY}){_REST}(?:\s?:\s?(?=\S{{5}})|\s(?=\S{{8}}))){_CODE}"
     ),
-    (rf"((?i:{_LIKELY}){_REST}(?:\s?:\s?(?=\S{{5}})|\s(?=\S{{8}}))){_CODE}", r"\1[redacted]"),
-    (
+    "[path]": (
         r"""(?<=["'`])(?:~?/(?=[^"'`\n]{0,500}[/.])|[A-Za-z]:[\\/](?!/)|\\\\)[^"'`\n]{1,500}(?=["'`])"""
         r"|(?<![A-Za-z0-9\\])(?:[A-Za-z]:(?:\\|/(?=[\w.$~-]))|\\{2,4}[\w.$-]{1,100}\\)"
-        r"""(?:[^\\\n"'<>|:*?]{0,100}\\)*[^\s\\"'<>|:*?,;)]*"""
-        r"""|(?<![^\s"'`(\[{<=:,;|>])"""  # at the start, or after what may stand before a path
+        r"""(?:[^\\\n"'<>|:*?]{0,100}\\)*[^\s\\"'<>|:*?,;)]*|(?<![^\s"'`(\[{<=:,;|>])"""
         rf"(?:(?:~(?:[a-z][\w-]{{0,30}})?{_SEGMENT}|{_SEGMENT}{_SEGMENT})(?:{_SEGMENT})*"
         rf"|{_SEGMENT}\.[A-Za-z]\w{{0,7}}\b)/?(?<![.!?])(?::\d+){{0,2}}"
-        r"|(?<![\w./\\-])[\w./\\-]{1,200}\.pyx?(?::\d+|,? line \d+){1,2}",
-        "[path]",
+        r"|(?<![\w./\\-])[\w./\\-]{1,200}\.pyx?(?::\d+|,? line \d+){1,2}"
     ),
-    (
+    "[address]": (
         r"(?<![\w.])(?<!ersion )(?:\d{1,3}\.){3}\d{1,3}(?:/\d{1,2}\b)?(?::\d{1,5})?(?!\w|\.\d)"
         rf"|(?<![\w:.])\[?(?:(?=[0-9A-Fa-f:]{{0,40}}?\d)(?=[0-9A-Fa-f:]{{0,40}}?::|(?:{_HEX}:){{7}})"
-        rf"{_HEX}(?::{{1,2}}{_HEX}){{1,7}}(?:::)?|::1)(?:%\w{{1,20}})?(?:/\d{{1,3}})?(?:\]:\d{{1,5}}|\])?(?![\w:])",
-        "[address]",
+        rf"{_HEX}(?::{{1,2}}{_HEX}){{1,7}}(?:::)?|::1)(?:%\w{{1,20}})?(?:/\d{{1,3}})?(?:\]:\d{{1,5}}|\])?(?![\w:])"
     ),
-)
+}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
@@ -98,16 +99,14 @@ class RunResult:
     @classmethod
     def from_json(cls, text: str | bytes) -> RunResult:
         """Read what `to_json` wrote. Raises ValueError where it is something else."""
-        from pydantic import TypeAdapter
-
         saved = json.loads(text)
         version = saved.get("version") if isinstance(saved, dict) else None
         if version != 1:
             raise ValueError(f"This is no saved run of version 1 (its version is {version!r}).")
         if missing := [key for key in ("run", "stop_reason", "waiting") if key not in saved]:
             raise ValueError(f"This is no saved run: it lacks {missing}.")
-        run: Run = TypeAdapter(Run).validate_python(saved["run"])
-        reason: StopReason = TypeAdapter(StopReason).validate_python(saved["stop_reason"])
+        run: Run = _reader(Run)(saved["run"])
+        reason: StopReason = _reader(StopReason)(saved["stop_reason"])
         return cls(run, reason, tuple(call for call in run.open_calls if call.id in saved["waiting"]))
 
     def __repr__(self) -> str:
@@ -129,6 +128,13 @@ class RunResult:
                 f'Go on with resume(result, {{{first!r}: "approve" or "deny", …}}).'
             )
         return self.text or f"(no text; the run ended with {self.stop_reason})"
+
+
+@functools.cache
+def _reader(kind: Any) -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind).validate_python
 
 
 def _record(call: ToolCall, result: ToolResult, decided: Mapping[str, Verdict]) -> CallRecord:

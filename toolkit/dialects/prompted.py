@@ -11,11 +11,11 @@ import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from toolkit.dialects import chat, chat_stream
-from toolkit.dialects.react_text import LABEL, read_react
+from toolkit.dialects.react_text import read_react
 from toolkit.messages import Message, Reply, ToolCall, whole_characters
 from toolkit.tools import Tool, wire_name
 
@@ -24,19 +24,17 @@ DIALECT = "prompted"
 STREAM = chat.STREAM
 STOP = "\nObservation:"
 
-_TOOLS = "Tools (? marks what may be left out):\n"
-_ACT = "\nTo use one, write\nThought: why\nAction: its name\nAction Input: its input as JSON\nand stop; "
-_ACT_IN_JSON = '\nReply with JSON only. To use one: {"tool": its name, "arguments": its input}; '
-_OBSERVE = "the next message brings the Observation. "
-_FORCED = "Use one now."
-_ANSWER = "To answer, write\nFinal Answer: the answer"
-_ANSWER_IN_JSON = 'To answer: {"answer": "the answer"}'
-_OFF = "Tools are switched off now. "
+# The manual, of which each turn pays the tokens. Of a pair the second is for replies that a schema holds.
+_ACT = (
+    "To use one, write\nThought: why\nAction: its name\nAction Input: its input as JSON\nand stop",
+    'Reply with JSON only. To use one: {"tool": its name, "arguments": its input}',
+)
+_ANSWER = ("To answer, write\nFinal Answer: the answer", 'To answer: {"answer": "the answer"}')
 _OPENING = Message("user", "(The conversation begins.)")
 
-_THINK = re.compile(r"\s*<think>")
-_FENCE = re.compile(r"\s*(?:```\w*\s*)?")
-_CUT_CALL = re.compile(r'\{\s*"tool"\s*:\s*"([^"\\]*)"\s*,\s*"arguments"\s*:\s*')
+_THINKING = re.compile(r"\A\s*<think>.*?(?:</think>|\Z)", re.DOTALL)
+_ANSWERING = re.compile(r"[ \t\n]*(?:Thought:.*\n[ \t\n]*)?Final Answer:\s*(?=[^\s*_])")
+_IN_JSON = re.compile(r'[\s`]*(?:json\s*)?(\{\s*"(?:tool"\s*:\s*"([^"\\]*)"\s*,\s*"arguments|answer)"\s*:\s*)')
 _JSON = json.JSONDecoder(strict=False)
 
 
@@ -52,35 +50,35 @@ def encode(
 ) -> dict[str, Any]:
     """The body of a request; with `structured` the server holds the reply to a schema. `options` are further fields.
 
-    A forced choice is certain only with `structured`. `strict` changes nothing: strict mode of OpenAI takes no
+    A forced choice is certain only with `structured`. `strict` changes nothing: OpenAI's strict mode takes no
     alternatives at the root of a schema. Without tools it is the body of `chat`, earlier calls told in text.
     """
     messages, fields = list(messages), dict(options or {})
     if not tools and not any(message.tool_calls for message in messages):
         return chat.encode(messages, (), model=model, options=fields)
     shown = [tool for tool in tools if tool_choice in ("auto", "required", tool.name)]
-    manual = _manual(shown, structured, tool_choice != "auto") if tools else ""
     if tools and structured:
         schema = _schema(shown, tool_choice in ("auto", "none"))
         fields["response_format"] = {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}}
     elif tools:
         given = fields.get("stop") or []
         fields["stop"] = [*([given] if isinstance(given, str) else given), STOP]
-    names = {tool.name: tool.wire_name for tool in tools}
-    return chat.encode(_conversation(messages, manual, names, structured), (), model=model, options=fields)
+    manual = _manual(shown, structured, tool_choice != "auto") if tools else ""
+    told = _told(messages, {tool.name: tool.wire_name for tool in tools}, structured)
+    return chat.encode(_in_turn(messages, manual, told), (), model=model, options=fields)
 
 
 def decode(body: Mapping[str, Any]) -> Reply:
     """The reply in a response body, of either form. Raises MalformedReply where there is none.
 
     Of several actions the first counts, for the model made up what it had not observed. The text is the answer, or
-    all that was said where nothing is marked as one.
+    what was said where nothing is marked as one.
     """
     reply = chat.decode(body)
-    said = reply.message.text
-    read = _read(said)
-    calls = (read.call,) if read.call and reply.finish != "refusal" else ()
-    return replace(reply, message=Message("assistant", whole_characters(read.text), calls, opaque={DIALECT: said}))
+    raw = reply.message.text
+    call, text, _ = _read(raw)
+    calls = (call,) if call and reply.finish != "refusal" else ()
+    return replace(reply, message=Message("assistant", whole_characters(text), calls, opaque={DIALECT: raw}))
 
 
 def assembly(known_names: Sequence[str]) -> Assembly:
@@ -89,75 +87,53 @@ def assembly(known_names: Sequence[str]) -> Assembly:
 
 
 class Assembly(chat_stream.Assembly):
-    """A streamed reply. Its text becomes visible from "Final Answer:" on; without that label, at the end."""
+    """A streamed reply. An answer behind one line of thought at most shows as it comes; all else shows at the end."""
 
-    def __init__(self, known_names: Sequence[str] = ()) -> None:
-        super().__init__(known_names)
-        self._said = self._shown = ""
-        self._looked = 0  # up to here there is neither an answer nor an action
-        self._answer: int | None = None
+    _said = _shown = ""
 
     def add(self, chunk: Mapping[str, Any]) -> str:
         """Take one chunk in; return the text of the answer that became visible with it."""
-        piece = super().add(chunk)
-        self._said += piece
+        self._said += super().add(chunk)
+        label = _ANSWERING.match(self._said)
+        visible = self._said[label.end() :].rstrip() if label else ""
         if self._finish:
             visible = decode(self.body()).message.text
-        elif piece and self._is_answering():
-            visible = self._said[self._answer :].strip()
-        else:
-            return ""
         new, self._shown = visible[len(self._shown) :], visible
         return new
-
-    def _is_answering(self) -> bool:
-        begin = _after_thinking(self._said)
-        if self._answer is None and self._said[_skip(_FENCE, self._said, begin) :][:1] != "{":
-            for label in LABEL.finditer(self._said, max(self._looked, begin)):
-                if label["label"].lower() == "final answer" and self._said[label.end() :].strip("*_ \t\r\n"):
-                    self._answer = label.end()
-                if label["label"].lower() not in ("thought", "action input"):
-                    break
-            else:
-                self._looked = self._said.rfind("\n") + 1
-        return self._answer is not None
 
 
 # What the model is told
 
 
 def _manual(shown: list[Tool], structured: bool, forced: bool) -> str:
-    answer = _ANSWER_IN_JSON if structured else _ANSWER
+    answer = _ANSWER[structured]
     if not shown:
-        return _OFF + answer
+        return f"Tools are switched off now. {answer}"
     listed = "\n".join(f"- {t.wire_name} {_brief(t.parameters)} {' '.join(t.description.split())}" for t in shown)
-    return _TOOLS + listed + (_ACT_IN_JSON if structured else _ACT) + _OBSERVE + (_FORCED if forced else answer)
+    use, end = f"{_ACT[structured]}; the next message brings the Observation.", "Now use one." if forced else answer
+    return f"Tools (? marks what may be left out):\n{listed}\n{use}\n{end}"
 
 
 def _brief(schema: Any) -> str:
     """A schema in few characters where it is of the plain kinds, else as it is, so that nothing gets lost."""
-    schema = schema if isinstance(schema, Mapping) else {}
-    bare = {key: value for key, value in schema.items() if key not in ("description", "title", "default")}
-    match bare:
-        case {"type": "object", "properties": {} as properties, **rest} if not any(
-            value for key, value in rest.items() if key != "required"
-        ):
-            marks = {name: "" if name in rest.get("required", ()) else "?" for name in properties}
-            brief = ", ".join(f"{_json(name)}{marks[name]}: {_brief(each)}" for name, each in properties.items())
-            brief = f"{{{brief}}}"
+    noted = dict(schema) if isinstance(schema, Mapping) else {}
+    about, default = noted.pop("description", ""), [f" = {_json(noted.pop('default'))}"] if "default" in noted else []
+    match noted:
+        case {"type": "object", "properties": {} as properties, **rest} if rest.keys() <= {"required"}:
+            required = rest.get("required", ())
+            parts = (f"{name}{'' if name in required else '?'}: {_brief(each)}" for name, each in properties.items())
+            brief = f"{{{', '.join(parts)}}}"
         case {"type": "array", "items": {} as items, **rest} if not rest:
             brief = f"array of {_brief(items)}"
-        case {"enum": [*values], **rest} if rest.keys() <= {"type"}:
-            brief = " | ".join(map(_json, values))
         case {"anyOf": [*branches], **rest} if not rest:
             brief = " | ".join(map(_brief, branches))
-        case {"type": str(kind), **rest} if not rest:
-            brief = kind
+        case {"enum": [*values], **rest} if rest.keys() <= {"type"}:
+            brief = " | ".join(map(_json, values))
+        case {"type": str(brief), **rest} if not rest:
+            pass
         case _:
-            brief = _json(bare)
-    default = f" = {_json(schema['default'])}" if "default" in schema else ""
-    description = " ".join(str(schema.get("description", "")).split())
-    return brief + default + (f" ({description})" if description else "")
+            brief = _json(noted)
+    return "".join([brief, *default, f" ({' '.join(str(about).split())})" if about else ""])
 
 
 def _schema(shown: list[Tool], may_answer: bool) -> dict[str, Any]:
@@ -165,135 +141,85 @@ def _schema(shown: list[Tool], may_answer: bool) -> dict[str, Any]:
     branches, definitions = [], {}
     for tool in shown:
         name, arguments = tool.wire_name, {"additionalProperties": False, **tool.parameters}
-        if '"$ref"' in _json(arguments):  # references count from the root of all, so they are led there
-            definitions[name] = _moved(arguments, f"#/$defs/{name}")
+        if '"$ref": "#' in (text := _json(arguments)):  # references count from the root of all: they are led there
+            definitions[name] = json.loads(text.replace('"$ref": "#', f'"$ref": "#/$defs/{name}'))
             arguments = {"$ref": f"#/$defs/{name}"}
-        branches.append(_object({"tool": {"type": "string", "enum": [name]}, "arguments": arguments}))
-    if may_answer:
-        branches.append(_object({"answer": {"type": "string"}}))
-    schema = branches[0] if len(branches) == 1 else {"anyOf": branches}
-    return {**schema, "$defs": definitions} if definitions else schema
+        branches.append(_object(tool={"type": "string", "enum": [name]}, arguments=arguments))
+    branches += [_object(answer={"type": "string"})] if may_answer else []
+    alternatives = {"anyOf": branches} if len(branches) > 1 else branches[0]
+    return alternatives | ({"$defs": definitions} if definitions else {})
 
 
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
+def _object(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
-
-
-def _moved(node: Any, root: str) -> Any:
-    """The schema with its references counted from `root`."""
-    if isinstance(node, list):
-        return [_moved(each, root) for each in node]
-    if not isinstance(node, Mapping):
-        return node
-    return {
-        key: value.replace("#", root, 1) if key == "$ref" and isinstance(value, str) else _moved(value, root)
-        for key, value in node.items()
-    }
 
 
 # The conversation
 
 
-def _conversation(messages: list[Message], manual: str, names: Mapping[str, str], structured: bool) -> list[Message]:
-    system = "\n\n".join(filter(None, [*(m.text for m in messages if m.role == "system"), manual]))
-    told = [message for message in _told(messages, names, structured) if message.text]
-    if told and told[0].role == "assistant":
-        told.insert(0, _OPENING)
-    turns = [
-        Message(role, "\n\n".join(message.text for message in group))
-        for role, group in itertools.groupby(told, key=lambda message: message.role)
-    ]
-    return [Message("system", system), *turns] if system else turns
+def _in_turn(messages: list[Message], manual: str, told: Iterable[Message]) -> Iterator[Message]:
+    """One system message, then user and assistant by turns, the user first."""
+    if system := "\n\n".join(filter(None, [*(m.text for m in messages if m.role == "system"), manual])):
+        yield Message("system", system)
+    said = [message for message in told if message.text]
+    opening = [_OPENING] if said and said[0].role == "assistant" else []
+    for role, group in itertools.groupby([*opening, *said], key=lambda message: message.role):
+        yield Message(role, "\n\n".join(message.text for message in group))
 
 
 def _told(messages: list[Message], names: Mapping[str, str], structured: bool) -> Iterator[Message]:
     """What was said, each result behind its call, so that calls which were made at once stand one after the other."""
     results = {result.call_id: result.content for message in messages for result in message.tool_results}
     for message in messages:
-        if message.role == "user":
-            yield Message("user", message.text)
-        elif message.role == "assistant":
-            own = _read(message.opaque[DIALECT]) if DIALECT in message.opaque else None
-            is_own = own is not None and len(message.tool_calls) == bool(own.call)
+        if message.role == "assistant":
             texts = [_call_text(call, names, structured) for call in message.tool_calls] or [""]
-            if own and is_own:
-                texts = [own.said]
-            elif message.text:
-                label = "Thought: " if message.tool_calls and not structured else ""
-                texts[0] = f"{label}{message.text}\n{texts[0]}".strip()
+            texts[0] = f"{message.text}\n{texts[0]}".strip()
+            own_call, _, said = _read(message.opaque.get(DIALECT, ""))
+            if said and len(message.tool_calls) == (own_call is not None):
+                texts = [said]
             for text, call in itertools.zip_longest(texts, message.tool_calls):
                 yield Message("assistant", text)
-                if call and call.id in results:
-                    yield Message("user", f"Observation: {results[call.id]}")
+                yield Message("user", f"Observation: {results.get(call.id, '')}" if call else "")
+        elif message.role == "user":
+            yield Message("user", message.text)
 
 
 def _call_text(call: ToolCall, names: Mapping[str, str], structured: bool) -> str:
-    name = names.get(call.name) or wire_name(call.name or "unnamed")
-    if structured:
-        return _json({"tool": name, "arguments": call.arguments})
-    return f"Action: {name}\nAction Input: {_json(call.arguments)}"
+    name, given = names.get(call.name) or wire_name(call.name or "unnamed"), _json(call.arguments)
+    return f'{{"tool": "{name}", "arguments": {given}}}' if structured else f"Action: {name}\nAction Input: {given}"
 
 
 # What the model said
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """A reply: its call or its text, and what was said up to there, which is what the model may see again."""
-
-    call: ToolCall | None
-    text: str
-    said: str
+_Read = tuple[ToolCall | None, str, str]
+"""The call or the text of a reply, and what was said up to there, which is what the model sees again."""
 
 
-def _read(text: str) -> _Read:
-    text = text[_after_thinking(text) :]
-    start = _skip(_FENCE, text, 0)
-    if text[start : start + 1] == "{" and (read := _read_json(text[start:])):
-        return read
+def _read(raw: str) -> _Read:
+    text = _THINKING.sub("", raw)
+    if begun := _IN_JSON.match(text):
+        return _read_json(begun[1], begun[2], text[begun.end() :])
     step = read_react(text)
     said = text[: len(text) - len(step.trailing)].strip()
     if step.action:
-        return _Read(_call(step.action, step.action_input), "", said)
+        raw = step.action_input if isinstance(step.action_input, str) else _json(step.action_input)
+        return ToolCall("", whole_characters(step.action), raw=whole_characters(raw)), "", said
     if step.answer is None:
-        return _Read(None, step.thought, said)
-    return _Read(None, step.answer, said if said.endswith(step.answer) else f"Final Answer: {step.answer}")
+        return None, step.thought, said
+    return None, step.answer, said if said.endswith(step.answer) else f"Final Answer: {step.answer}"
 
 
-def _read_json(text: str) -> _Read | None:
-    from pydantic_core import from_json
-
-    end = len(text)
+def _read_json(begun: str, tool: str | None, rest: str) -> _Read:
+    """`begun` goes up to the value that counts. Arguments stay as they are, whole or not."""
     try:
-        value, end = _JSON.raw_decode(text)
-    except (ValueError, RecursionError):
-        if cut := _CUT_CALL.match(text):
-            return _Read(_call(cut[1], text[cut.end() :]), "", text)
-        try:
-            value = from_json(text, allow_partial="trailing-strings")
-        except ValueError:
-            return None
-    match value:
-        case {"tool": str(name), **rest} if rest.keys() <= {"arguments"}:
-            return _Read(_call(name, rest.get("arguments", {})), "", text[:end])
-        case {"answer": answer, **rest} if not rest:
-            return _Read(None, answer if isinstance(answer, str) else _json(answer), text[:end])
-    return None
-
-
-def _call(name: str, given: Any) -> ToolCall:
-    return ToolCall("", whole_characters(name), raw=whole_characters(given if isinstance(given, str) else _json(given)))
-
-
-def _after_thinking(text: str) -> int:
-    """Where the text goes on behind what a reasoning model thought aloud."""
-    end = text.find("</think>") if _THINK.match(text) else -len("</think>")
-    return len(text) if end == -1 else end + len("</think>")
-
-
-def _skip(pattern: re.Pattern[str], text: str, start: int) -> int:
-    found = pattern.match(text, start)
-    return found.end() if found else start
+        value, end = _JSON.raw_decode(rest)
+        said = f"{begun}{rest[:end]}}}"
+    except (ValueError, RecursionError):  # cut off, or no JSON
+        value, end, said = rest[1:].replace("\\n", "\n").replace('\\"', '"'), len(rest), begun + rest
+    if tool is not None:
+        return ToolCall("", tool, raw=rest[:end]), "", said
+    return None, value if isinstance(value, str) else _json(value), said
 
 
 def _json(value: Any) -> str:
