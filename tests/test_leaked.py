@@ -84,7 +84,7 @@ CALLS: list[tuple[str, str, list[tuple[str, Any]], str, str]] = [
     (
         "hermes, arguments in Python",
         "<tool_call>{'name': 'tide', 'arguments': {'harbour': 'Brest'}}</tool_call>",
-        [("tide", "{'harbour': 'Brest'}")],
+        TIDE,
         "",
         "",
     ),
@@ -184,6 +184,13 @@ CALLS: list[tuple[str, str, list[tuple[str, Any]], str, str]] = [
         "",
         "",
     ),
+    (
+        "pythonic, one a line, values of Python's own",
+        "<function_calls>tide(harbour='\U0001fae8 ' 'x')\nbook(dishes=(1, 2))</function_calls>",
+        [("tide", {"harbour": "\U0001fae8 x"}), ("book", {"dishes": [1, 2]})],
+        "",
+        "",
+    ),
     ("pythonic, beside what is no call", "[other(x=b'1'), tide(harbour='Brest')]", TIDE, "", ""),
     ("llama 4", "<|python_start|>[tide(harbour='Brest')]<|python_end|>", TIDE, "", ""),
     ("lfm2", "<|tool_call_start|>[tide(harbour='Brest')]<|tool_call_end|>\nLooking.", TIDE, "Looking.", ""),
@@ -214,7 +221,7 @@ CALLS: list[tuple[str, str, list[tuple[str, Any]], str, str]] = [
     (
         "deepseek v3.1, a comma too much",
         '<｜tool▁call▁begin｜>tide<｜tool▁sep｜>{"harbour": "Brest",}<｜tool▁call▁end｜>',
-        [("tide", '{"harbour": "Brest",}')],
+        TIDE,
         "",
         "",
     ),
@@ -261,6 +268,14 @@ CALLS: list[tuple[str, str, list[tuple[str, Any]], str, str]] = [
         "",
     ),
     (
+        "glm, an end tag missing",
+        "<tool_call>book\n<arg_key>under</arg_key>\n<arg_value>4\n<arg_key>guests</arg_key>\n<arg_value>4</arg_value>\n"
+        "</tool_call>",
+        [("book", {"under": "4", "guests": 4})],
+        "",
+        "",
+    ),
+    (
         "kimi k2",
         "Yes.<|tool_calls_section_begin|><|tool_call_begin|>functions.tide:0<|tool_call_argument_begin|>"
         '{"harbour": "Brést"}<|tool_call_end|><|tool_call_begin|>now:1 <|tool_call_argument_begin|>{}<|tool_call_end|>'
@@ -268,16 +283,6 @@ CALLS: list[tuple[str, str, list[tuple[str, Any]], str, str]] = [
         TWO,
         "Yes.",
         "",
-    ),
-    (
-        "kimi k3",
-        'Hm.<|close|>think<|sep|><|open|>tools<|sep|><|open|>call tool="book" index="1"<|sep|>'
-        '<|open|>argument key="guests" type="number"<|sep|>4<|close|>argument<|sep|>'
-        '<|open|>argument key="under" type="string"<|sep|>4<|close|>argument<|sep|>'
-        "<|close|>call<|sep|><|close|>tools<|sep|><|close|>message<|sep|>",
-        [("book", {"guests": 4, "under": "4"})],
-        "",
-        "Hm.",
     ),
     (
         "gpt-oss",
@@ -323,6 +328,7 @@ CALLS: list[tuple[str, str, list[tuple[str, Any]], str, str]] = [
     ),
     ("functionary 3.1", '<function=tide>{"harbour": "Brest"}</function>', TIDE, "", ""),
     ("functionary 3.2", 'all\nI look.>>>tide\n{"harbour": "Brést"}>>>now\n{}', TWO, "I look.", ""),
+    ("functionary 3.2, a token at its end", 'tide\n{"harbour": "Brest"}<|eot_id|>', TIDE, "", ""),
     (
         "internlm 2",
         '<|action_start|><|plugin|>{"name": "tide", "parameters": {"harbour": "Brest"}}<|action_end|>',
@@ -508,6 +514,9 @@ NO_CALLS = {
     "in a sentence, over lines": 'First comes <tool_call>{"name": "now", "arguments": {}}</tool_call>\nThen a result.',
     "begins a sentence": '<tool_call>{"name": "now", "arguments": {}}</tool_call> is how it calls.',
     "in a list": '- Hermes: <tool_call>{"name": "now"}</tool_call>\n- Mistral: [TOOL_CALLS]now[ARGS]{}\n',
+    "begins a sentence, over lines": '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call> is how it calls.',
+    "several in a sentence": "The model writes [TOOL_CALLS]now[ARGS]{}[TOOL_CALLS]now[ARGS]{} and waits.",
+    "several in brackets": "The calls (<function=now>{}</function><function=now>{}</function>) are odd.",
     "a placeholder": "<function=tide>{...}</function>",
     "announced": 'A call looks like this:\n\n<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>\n',
     "announced, two": "Example in the GLM format:\n<tool_call>now</tool_call>\nor\n<tool_call>now</tool_call>",
@@ -557,6 +566,19 @@ NO_CALLS = {
 def test_what_is_said_about_calls_is_no_call(text: str) -> None:
     assert read_leaked(text, TOOLS) is None
     assert read_text(text, TOOLS).calls == ()
+
+
+@pytest.mark.parametrize("prose", ["A call is `{}`.", "So it writes\n```\n{}\n```\nand waits.", "For example:\n\n{}"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(row[1], id=row[0])
+        for row in CALLS
+        if not row[3] and not row[4] and "</think>" not in row[1] and not row[1].startswith("```")
+    ],
+)
+def test_a_call_that_prose_shows_is_no_call(text: str, prose: str) -> None:
+    assert read_leaked(prose.replace("{}", text), TOOLS) is None
 
 
 @pytest.mark.parametrize(
@@ -656,7 +678,7 @@ def test_no_text_raises_and_only_given_tools_are_named(pieces: list[str], cut: i
     assert (leaked is not None) == bool(read_text(text, TOOLS, reasoning_prefilled=is_prefilled).calls)
     for name, arguments in leaked.calls if leaked else ():
         assert name in TOOLS
-        assert isinstance(arguments, (dict, str))
+        assert isinstance(arguments, dict)
 
 
 @pytest.mark.parametrize(

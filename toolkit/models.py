@@ -105,7 +105,7 @@ class Model:
     ) -> Reply:
         """Ask for one reply. Raises ModelError when the retries are used up or the request is refused."""
         asked = self._request(messages, tools, tool_choice, options, on_text)
-        return _with_leaked(self._transport.ask(*asked), tools if tool_choice != "none" else ())
+        return self._with_leaked(self._transport.ask(*asked), tools, tool_choice)
 
     async def acomplete(
         self,
@@ -118,7 +118,7 @@ class Model:
     ) -> Reply:
         """As `complete`, on the running event loop."""
         asked = self._request(messages, tools, tool_choice, options, on_text)
-        return _with_leaked(await self._transport.aask(*asked), tools if tool_choice != "none" else ())
+        return self._with_leaked(await self._transport.aask(*asked), tools, tool_choice)
 
     @functools.cached_property
     def prompted(self) -> Model:
@@ -130,6 +130,23 @@ class Model:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
 
+    def _with_leaked(self, reply: Reply, tools: Sequence[Tool], tool_choice: str) -> Reply:
+        """The reply with the calls in its text, written in the model's own format, that its server did not read."""
+        message = reply.message
+        native = self._dialect.DIALECT != "prompted" and tools and tool_choice != "none"
+        if not native or not message.text or message.tool_calls or reply.finish == "refusal":
+            return reply
+        from toolkit.dialects.leaked import read_leaked
+
+        leaked = read_leaked(message.text, {tool.wire_name: tool.parameters for tool in tools})
+        if leaked is None:
+            return reply
+        calls = tuple(
+            ToolCall("", name, raw=given if isinstance(given, str) else _as_json(given), repairs=("leaked",))
+            for name, given in leaked.calls
+        )
+        return replace(reply, message=replace(message, text=leaked.text, tool_calls=calls))
+
     def _request(
         self,
         messages: Sequence[Message],
@@ -140,18 +157,24 @@ class Model:
     ) -> tuple[Any, ...]:
         fields = {**self.defaults, **(options or {})}
         transport = {key: fields.pop(key) for key in KEYWORDS & fields.keys()}
+        fields |= fields.pop("extra_body", None) or {}  # the SDKs' word for fields that they do not know
         strict = fields.pop("strict", self.info.strict)
         streamed = None
         if on_text:
             fields |= self._dialect.STREAM
             streamed = Streamed(lambda: self._dialect.assembly([tool.wire_name for tool in tools]), on_text)
-        form = {"structured": self.info.structured_output} if self._dialect.DIALECT == "prompted" else {}
+        is_prompted = self._dialect.DIALECT == "prompted"
+        form = {"structured": self.info.structured_output} if is_prompted else {}
         body = self._dialect.encode(
             messages, tools, model=self.name, tool_choice=tool_choice, strict=strict, options=fields, **form
         )
         for message in () if self.info.null_content else body["messages"]:
             message["content"] = "" if message["content"] is None else message["content"]
-        return body, transport, streamed, self._dialect.decode
+        # Without tools in the prompt, nothing in the reply is meant for the toolkit.
+        decode = (
+            importlib.import_module(WIRES["chat"].dialect).decode if is_prompted and not tools else self._dialect.decode
+        )
+        return body, transport, streamed, decode
 
 
 def refuse_strangers(options: Mapping[str, Any], parameters: Collection[str]) -> None:
@@ -221,23 +244,6 @@ def _local(path: str) -> Model:
     from toolkit.local import LocalModel
 
     return LocalModel(Path(path) if path else None)
-
-
-def _with_leaked(reply: Reply, tools: Sequence[Tool]) -> Reply:
-    """The reply with the calls that its text holds in the model's own format, where its server did not read them."""
-    message = reply.message
-    if not tools or not message.text or message.tool_calls or reply.finish == "refusal":
-        return reply
-    from toolkit.dialects.leaked import read_leaked
-
-    leaked = read_leaked(message.text, {tool.wire_name: tool.parameters for tool in tools})
-    if leaked is None:
-        return reply
-    calls = tuple(
-        ToolCall("", name, raw=given if isinstance(given, str) else _as_json(given), repairs=("leaked",))
-        for name, given in leaked.calls
-    )
-    return replace(reply, message=replace(message, text=leaked.text, tool_calls=calls))
 
 
 def _as_json(value: Mapping[str, Any]) -> str:

@@ -19,7 +19,6 @@ from toolkit.messages import whole_characters
 _MOST_ITEMS = 1_000  # of what does not know its length
 _MOST_NODES = 1_000_000  # of one value: shared parts nested in each other grow without bound when written out
 _DEEPEST = 100
-_LONGEST_INTEGER = 14_000  # bits; Python's own readers of JSON refuse a longer one
 _LONGEST_MESSAGE = 2_000  # of an exception that is no ToolError
 _LONGEST_REDACTED = 50_000
 _LEFT_OUT = "… [the rest is left out] …"
@@ -37,10 +36,9 @@ def render(value: object, limit: int = 32_000) -> str:
     how much was cut. A lone surrogate, which no request can carry, becomes U+FFFD.
     """
     try:
-        text = str.__str__(value) if isinstance(value, str) else _as_json(_Walk().plain(value))
+        text = whole_characters(str.__str__(value) if isinstance(value, str) else _as_json(_Walk().plain(value)))
     except Exception:
         text = '"<unreadable>"'
-    text = whole_characters(text)
     return text if len(text) <= limit else _cut(text, limit)
 
 
@@ -90,16 +88,16 @@ class _Walk:
     def plain(self, value: Any) -> Any:
         kind = type(value)
         self.left -= 1
-        if issubclass(kind, str):
-            self.left -= len(value) // 64
+        if value is None or issubclass(kind, str):
+            self.left -= len(value or "") // 64
             return value
         if issubclass(kind, float):
             return value if math.isfinite(value) else None
         if issubclass(kind, int):
             bits = value.bit_length()
-            return value if bits <= _LONGEST_INTEGER else f"<integer of {bits:,} bits>"
-        if value is None or id(value) in self.inside:
-            return None if value is None else "<circular reference>"
+            return value if bits < 14_000 else f"<integer of {bits:,} bits>"  # json would refuse its many digits
+        if id(value) in self.inside:
+            return "<circular reference>"
         if len(self.inside) >= _DEEPEST:
             return _LEFT_OUT
         self.inside.add(id(value))
@@ -153,16 +151,16 @@ def _simplify(value: Any, kind: type) -> Any:
         return f"<{len(value):,} bytes>" if "\0" in text or "\ufffd" in text else text
     if issubclass(kind, BaseException):
         return f"{kind.__name__}: {redact(str(value))}"
-    if isinstance(name := getattr(value, "__name__", None), str):  # a function, a class, a module
+    if isinstance(name := getattr(value, "__name__", None), str):  # of a function, a class, a module
         return f"<{'never awaited:' if hasattr(kind, '__await__') else kind.__name__} {name}>"
-    from pydantic_core import to_jsonable_python
+    import pydantic_core
 
     is_model = hasattr(kind, "__pydantic_fields__")
     with suppress(Exception):
         if is_model:  # not as JSON: that would follow an iterator inside to its end
             return value.__pydantic_serializer__.to_python(value)
         if not is_dataclass(kind):
-            return to_jsonable_python(value)
+            return pydantic_core.to_jsonable_python(value)
     if hasattr(kind, "to_dict"):  # The "split" form of pandas alone neither loses nor repeats an index or a column.
         return value.to_dict("split") if hasattr(kind, "iterrows") else value.to_dict()
     if hasattr(kind, "tolist"):
@@ -175,12 +173,12 @@ def _simplify(value: Any, kind: type) -> Any:
 
 
 def _cut(text: str, limit: int) -> str:
-    line = "\n… [{:,} of {:,} characters cut] …\n"
-    kept = limit - len(line.format(len(text), len(text)))
+    kept = limit - 60  # as much as the line between may take
     if kept < 2:
         return text[: max(limit, 0)]
     tail = kept // 3
-    return text[: kept - tail] + line.format(len(text) - kept, len(text)) + text[len(text) - tail :]
+    head, end = text[: kept - tail], text[len(text) - tail :]
+    return f"{head}\n… [{len(text) - kept:,} of {len(text):,} characters cut] …\n{end}"
 
 
 def _tell(error: BaseException, function: Callable[..., object] | None, depth: int = 0) -> str:

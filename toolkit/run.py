@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-import uuid
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar, cast
@@ -236,7 +236,7 @@ def _begin(
     if setting.output and tool_choice == "auto" and len(setting.tools) == 1:
         tool_choice = setting.output
     return Run(
-        uuid.uuid4().hex, messages, len(before), max_turns, tool_choice, setting.output, limits=limits or Limits()
+        os.urandom(16).hex(), messages, len(before), max_turns, tool_choice, setting.output, limits=limits or Limits()
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import functools
 import os
@@ -47,7 +46,7 @@ def _serve(inbox: queue.SimpleQueue[Job]) -> None:
 
 
 class _Loop:
-    loop: asyncio.AbstractEventLoop | None = None
+    loop: Any = None
     lock = threading.Lock()
 
 
@@ -57,13 +56,16 @@ def run_coroutine(coroutine: Coroutine[Any, Any, Any]) -> Future[Any]:
     Within a coroutine that runs there (a run inside an async tool, however deep), a loop of its own serves: the
     private one may be waiting for just this.
     """
+    import asyncio  # as long an import as all of the toolkit's
+
     if _inside.get():
         return start(functools.partial(contextvars.copy_context().run, asyncio.run, coroutine))
     with _Loop.lock:
         if _Loop.loop is None:
             _Loop.loop = asyncio.new_event_loop()
             threading.Thread(target=_Loop.loop.run_forever, name="toolkit-loop", daemon=True).start()
-    return asyncio.run_coroutine_threadsafe(_marked(coroutine), _Loop.loop)
+    future: Future[Any] = asyncio.run_coroutine_threadsafe(_marked(coroutine), _Loop.loop)
+    return future
 
 
 _inside: contextvars.ContextVar[bool] = contextvars.ContextVar("inside_private_loop", default=False)

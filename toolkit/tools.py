@@ -129,7 +129,10 @@ class FunctionTool(Tool):
                 f"{kind.__name__} is a class of tools. Register an object of it: {kind.__name__}()."
             )
         if not callable(function):
-            raise ToolDefinitionError(f"{function!r} is no tool: it cannot be called. Give a function or a method.")
+            raise ToolDefinitionError(
+                f"{function!r} is no tool: it cannot be called. Give a function or a method; "
+                "for methods marked with @tool, register_methods(obj)."
+            )
         self.function, self.options = function, options
         self.name = options.name if options.name is not None else _name_of(function)
         self.permission, self.timeout, self.parallel = options.permission, options.timeout, options.parallel

@@ -8,7 +8,6 @@ has wrapped (a tracer, a test), is used through that method.
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import functools
 import importlib
@@ -40,7 +39,7 @@ _NO_TOOLS = re.compile(
 _RETRIED = (408, 409, 429)
 _LONGEST_WAIT = 120.0  # seconds; a server that wants longer is not waited for
 _OPTIONS = {"timeout": "timeout", "extra_headers": "headers", "extra_query": "params"}
-KEYWORDS = frozenset((*_OPTIONS, "extra_body"))
+KEYWORDS = frozenset(_OPTIONS)
 """What a caller may say of the transport among the fields of a request."""
 
 
@@ -151,6 +150,8 @@ class Transport:
         client = await self._async_client()
         if self._is_async(client):
             return await self._asend(client, body, options, streamed)
+        import asyncio
+
         send = functools.partial(self._send, client, body, options, streamed)
         return await asyncio.wrap_future(threads.start(functools.partial(contextvars.copy_context().run, send)))
 
@@ -158,7 +159,7 @@ class Transport:
         if streamed:
             streamed.begin()
         if not self._is_plain(client):
-            answer = self._method_of(client)(**body, **options)
+            answer = _called(self._method_of(client), body, options)
             if inspect.isawaitable(answer):
                 answer = threads.run_coroutine(_awaited(answer)).result()
             if not streamed or not isinstance(answer, Iterator):
@@ -180,7 +181,7 @@ class Transport:
         if streamed:
             streamed.begin()
         if not self._is_plain(client):
-            answer = await self._method_of(client)(**body, **options)
+            answer = await _called(self._method_of(client), body, options)
             if not streamed or not hasattr(answer, "__aiter__"):
                 return _as_dict(answer)
             async for chunk in answer:
@@ -214,6 +215,8 @@ class Transport:
         """One client for each event loop: a pooled connection belongs to the loop that opened it."""
         if self._given is not None:
             return self._given
+        import asyncio
+
         loop = asyncio.get_running_loop()
         if loop not in self._async_clients:
             opened = _open_until_loop_ends(self._made("AsyncOpenAI", "AsyncAnthropic"))
@@ -300,6 +303,20 @@ class Transport:
         return None
 
 
+def _called(method: Any, body: Body, options: Options) -> Any:
+    """Call a client's ordinary method; fields that it has no parameter for go into its `extra_body`."""
+    try:
+        parameters = inspect.signature(method).parameters
+    except (TypeError, ValueError):
+        return method(**body, **options)
+    takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    if takes_all or "extra_body" not in parameters:
+        return method(**body, **options)
+    extra = {key: value for key, value in body.items() if key not in parameters}
+    known = {key: value for key, value in body.items() if key in parameters}
+    return method(**known, **options, **({"extra_body": extra} if extra else {}))
+
+
 def _posted(body: Body, options: Options, streamed: Streamed | None) -> dict[str, Any]:
     import httpx2
 
@@ -309,8 +326,6 @@ def _posted(body: Body, options: Options, streamed: Streamed | None) -> dict[str
             request[named] = options[given]
     if streamed:  # the SDKs' own way to ask for an open response
         request["headers"] = {**request.get("headers", {}), "X-Stainless-Raw-Response": "stream"}
-    if "extra_body" in options:
-        body = {**body, **options["extra_body"]}
     return {"body": body, "cast_to": httpx2.Response, "options": request}
 
 

@@ -5,6 +5,7 @@ A single call is measured on the caller's own thread, as a tool with `timeout=No
 """
 
 from types import SimpleNamespace
+from typing import ClassVar
 
 from .base import Adapter
 
@@ -14,7 +15,7 @@ class Toolkit(Adapter):
     env = "toolkit"
     distributions = ("toolkit-agent",)
     imports = "from toolkit import tool, run_agent_with_tools, arun_agent_with_tools"
-    notes = {"loop": "run_agent_with_tools / arun_agent_with_tools", "dispatch": "ToolRegistry.call"}
+    notes: ClassVar = {"loop": "run_agent_with_tools / arun_agent_with_tools", "dispatch": "ToolRegistry.call"}
     timeout = None
 
     def declare(self, functions):
@@ -51,6 +52,35 @@ class Toolkit(Adapter):
         from toolkit import arun_agent_with_tools
 
         return str(await arun_agent_with_tools(prompt, model=s.model, tools=s.tools, max_turns=s.max_turns))
+
+    def stream(self, s, prompt):
+        """Text comes through a callback, so the run has a thread of its own."""
+        import queue
+        import threading
+
+        from toolkit import run_agent_with_tools
+
+        pieces = queue.SimpleQueue()
+
+        def work():
+            run_agent_with_tools(prompt, model=s.model, tools=s.tools, max_turns=s.max_turns, on_text=pieces.put)
+            pieces.put(None)
+
+        threading.Thread(target=work, daemon=True).start()
+        yield from iter(pieces.get, None)
+
+    async def astream(self, s, prompt):
+        import asyncio
+
+        from toolkit import arun_agent_with_tools
+
+        pieces = asyncio.Queue()
+        given = {"model": s.model, "tools": s.tools, "max_turns": s.max_turns, "on_text": pieces.put_nowait}
+        task = asyncio.ensure_future(arun_agent_with_tools(prompt, **given))
+        task.add_done_callback(lambda _: pieces.put_nowait(None))
+        while (piece := await pieces.get()) is not None:
+            yield piece
+        await task
 
 
 class OnWorker(Toolkit):

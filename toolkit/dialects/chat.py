@@ -170,7 +170,7 @@ def _usage(usage: Any) -> Usage:
 
 def _count(usage: Any, key: str) -> int:
     value = usage.get(key) if isinstance(usage, Mapping) else None
-    return value if isinstance(value, int) else 0
+    return value if type(value) is int else 0
 
 
 def _told(body: Any) -> str:

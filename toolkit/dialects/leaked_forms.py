@@ -1,8 +1,7 @@
-"""The forms in which model families write a call: one small reader each.
+"""The forms in which model families write a call: a row each, and a small reader for each kind.
 
 The forms are those of the models' chat templates and of the public tests of the parsers in vLLM,
-SGLang and llama.cpp, as of 2026. A reader gets the match of its mark and says where the calls end,
-and which; None if what follows is no call. Pure: nothing a model wrote is run, nothing raises.
+SGLang and llama.cpp, as of 2026. Pure: nothing a model wrote is run, nothing raises.
 """
 
 from __future__ import annotations
@@ -10,352 +9,261 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
-from .leaked_values import (
-    GAP,
-    PREFIX,
-    SPACE,
-    STOP,
-    Block,
-    Call,
-    Tools,
-    arguments_at,
-    decode,
-    is_closed,
-    literal,
-    parse_python,
-    properties_of,
-    resolve,
-    skip,
-    typed,
+from toolkit.arguments import parse, resolve_name
+from toolkit.dialects.leaked_values import GAP, PREFIX, Call, Tools, json_at, skip, typed
+
+THINK = (
+    r"(?:<(?:seed:)?think>|\[THINK\]|<\|START_THINKING\|>|<\|channel>thought\b"
+    r"|(?:<\|start\|>assistant)?<\|channel\|>analysis<\|message\|>)"
+)
+THOUGHT = r"(?:</(?:seed:)?think>|\[/THINK\]|<\|END_THINKING\|>|<channel\|>|<\|end\|>)"
+MARK = (
+    r"<[|｜]|<(?:[a-z]+:)?(?:tool_call|function|invoke|think)|\[(?:TOOL_CALLS|THINK)\]|functools\s*\[|to=functions\."
+    r"|assistant(?:commentary|analysis)"
 )
 
-Reader = Callable[[re.Match[str], Tools], Block | None]
+
+@dataclass(slots=True)
+class Block:
+    """A stretch of text that is calls or thoughts one after another; `calls` are those of given tools."""
+
+    begin: int
+    end: int = 0
+    calls: list[Call] = field(default_factory=list)
+    thoughts: list[str] = field(default_factory=list)
+
+
+Read = tuple[int, list[Call]]  # where it ends, and the calls
+Reader = Callable[[re.Match[str], Tools], Read | None]
+
+
+def find_blocks(text: str, tools: Tools) -> list[Block]:
+    """The blocks in `text`. One that is cut or broken is its last: what follows may stand within that one."""
+    blocks: list[Block] = []
+    at = 0
+    while mark := re.compile(MARK).search(text, at):
+        at = mark.end()
+        for pattern, reader in FORMS:
+            if head := re.compile(pattern, re.DOTALL).match(text, mark.start()):
+                at, calls = reader(head, tools) or (len(text), [])
+                if not blocks or skip(GAP, text, blocks[-1].end) < head.start():
+                    blocks.append(Block(head.start()))
+                blocks[-1].end = at
+                blocks[-1].calls += calls
+                blocks[-1].thoughts.append(head.groupdict().get("thought", ""))
+                break
+    return blocks
+
+
+def _read_thought(head: re.Match[str], tools: Tools) -> Read | None:
+    return head.end(), []
+
 
 # --- JSON that holds the name and the arguments --------------------------------------------------
 
-_ARGUMENT_KEYS = {"arguments", "parameters"}
-_CALL_KEYS = {"name", "tool_name", "function", "type", "id", "index", "tool_call_id"} | _ARGUMENT_KEYS
-_BROKEN = re.compile(
-    r"""\{\s*["']name["']\s*:\s*["'](?P<name>[\w.-]+)["']\s*,\s*["'](?:arguments|parameters)["']\s*:"""
-)
+_ARGUMENTS = {"arguments", "parameters"}
+_KEYS = {"name", "tool_name", "function", "type", "id", "index", "tool_call_id"} | _ARGUMENTS
 
 
-def _call(value: Any, tools: Tools, *, needs_arguments: bool) -> Call | None:
-    value = _unwrapped(value)
-    if not isinstance(value, dict) or value.keys() - _CALL_KEYS:
-        return None
-    name = resolve(value.get("name") or value.get("tool_name") or value.get("function"), tools)
-    if name is None:
-        return None
-    schema = tools[name]
-    if not value.keys() & _ARGUMENT_KEYS:
-        return None if needs_arguments or _required(schema) else (name, {})
-    given = value.get("arguments", value.get("parameters"))
-    if isinstance(given, str):
-        given = (decode(given.strip(), 0) or [""])[0]
-    if given is None:
-        return name, {}
-    is_definition = isinstance(given, dict) and given.keys() >= {"type", "properties"}
-    if not isinstance(given, dict) or (is_definition and "properties" not in properties_of(schema)):
-        return None
-    return name, given
-
-
-def _unwrapped(value: Any) -> Any:
-    """OpenAI's own form nests the call under "function"."""
-    return value["function"] if isinstance(value, dict) and isinstance(value.get("function"), dict) else value
-
-
-def _objects(text: str, start: int) -> tuple[int, list[Any]]:
-    """JSON objects one after another, and where they end."""
-    values: list[Any] = []
-    at = end = start
-    while text.startswith("{", at) and (decoded := decode(text, at)):
-        values.append(decoded[0])
-        end = decoded[1]
-        at = skip(GAP, text, end)
-    return end, values
-
-
-def _read_objects(mark: re.Match[str], tools: Tools) -> Block | None:
-    end, values = _objects(mark.string, mark.end())
-    calls = [call for value in values if (call := _call(value, tools, needs_arguments=False))]
-    return (end, calls) if calls else None if values else _read_broken(mark.string, mark.end(), tools)
-
-
-def _read_broken(text: str, start: int, tools: Tools) -> Block | None:
-    """An object that is closed but no JSON: its arguments are raw text."""
-    stop = STOP.search(text, start)
-    end = stop.start() if stop else len(text)
-    raw = text[start:end].strip()
-    head = _BROKEN.match(raw)
-    name = resolve(head["name"], tools) if head else None
-    arguments = raw[head.end() : -1].strip().rstrip(", \r\n") if head else ""
-    return (end, [(name, arguments)]) if name and is_closed(raw) and is_closed(arguments) else None
-
-
-def _read_array(mark: re.Match[str], tools: Tools) -> Block | None:
-    decoded = decode(mark.string, mark.end())
-    values = decoded[0] if decoded and isinstance(decoded[0], list) else []
-    calls = [call for value in values if (call := _call(value, tools, needs_arguments=True))]
-    return (decoded[1], calls) if decoded and calls else None
+def _read_json(head: re.Match[str], tools: Tools) -> Read | None:
+    end, calls = _json_calls(head.string, head.end(), tools)
+    return (end, [call for call in calls if call]) if calls else None
 
 
 def whole_json(text: str, tools: Tools) -> list[Call]:
     """The calls of a text that is nothing but calls in JSON; none unless all name given tools."""
-    decoded = decode(text, 0) if text[:1] == "[" else None
-    end, values = (decoded[1], decoded[0]) if decoded else _objects(text, 0)
-    if not values:
-        block = _read_broken(text, 0, tools) or (0, [])
-        return block[1] if GAP.fullmatch(text, block[0]) else []
-    calls = [call for value in values if (call := _call(value, tools, needs_arguments=bool(decoded)))]
-    is_whole = len(calls) == len(values) and GAP.fullmatch(text, end)
-    return calls if is_whole and any(_unwrapped(value).keys() & _ARGUMENT_KEYS for value in values) else []
+    end, found = _json_calls(text, 0, tools)
+    calls = [call for call in found if call]
+    is_whole = len(calls) == len(found) and skip(GAP, text, end) == len(text)
+    return calls if is_whole and ("arguments" in text or "parameters" in text) else []
+
+
+def _json_calls(text: str, start: int, tools: Tools) -> tuple[int, list[Call | None]]:
+    """An array, or objects one after another: where they end, and each as a call if it is one."""
+    calls: list[Call | None] = []
+    at = end = start
+    while text.startswith(("[", "{"), at) and (read := json_at(text, at)):
+        value, end = read
+        if isinstance(value, list):
+            return end, [_json_call(item, tools, needs_arguments=True) for item in value]
+        calls.append(_json_call(value, tools, needs_arguments=False))
+        at = skip(GAP, text, end)
+    return end, calls
+
+
+def _json_call(value: Any, tools: Tools, *, needs_arguments: bool) -> Call | None:
+    if isinstance(value, dict) and isinstance(value.get("function"), dict):  # nested as in OpenAI's API
+        value = value["function"]
+    if not isinstance(value, dict) or value.keys() - _KEYS or (needs_arguments and not value.keys() & _ARGUMENTS):
+        return None
+    name = resolve_name(str(value.get("name") or value.get("tool_name") or value.get("function")), tools)
+    given = parse(value.get("arguments", value.get("parameters", {})))
+    if name is None or given.problem:
+        return None
+    is_definition = given.arguments.keys() >= {"type", "properties"}
+    return None if is_definition and "properties" not in tools[name].get("properties", ()) else (name, given.arguments)
 
 
 # --- a name, then the arguments as JSON ----------------------------------------------------------
 
-_MISTRAL = re.compile(r"(?P<name>[\w.-]+)\s*(?:\[CALL_ID\]\s*[\w-]+\s*)?(?:\[ARGS\]\s*)?")
-# DeepSeek V3 ("function", then the name) and V3.1 (the name), Kimi K2 (functions.name:0).
-_ID = re.compile(
-    r"\s*(?P<id>[\w.-]+)(?::\d+)?\s*<[|｜]tool[▁_](?:sep|call[▁_]argument[▁_]begin)[|｜]>\s*"
-    r"(?:(?P<name>[\w.-]+)\s*```\w*\s*)?"
+_SEPARATOR = r"<[|｜]tool[▁_](?:sep|call[▁_]argument[▁_]begin)[|｜]>"
+# DeepSeek V3 writes "function", then the name; V3.1 the name; Kimi K2 functions.name:0.
+_BEGIN = (
+    rf"<[|｜]tool[▁_]call[▁_]begin[|｜]>\s*(?:function\s*{_SEPARATOR}\s*)?"
+    rf"(?P<name>[\w.:-]+)\s*(?:{_SEPARATOR}|```\w*)\s*"
 )
-_RECIPIENT = re.compile(
-    r"(?P<name>[\w.-]+)\s*(?:<\|channel\|>\w+)?\s*(?:<\|constrain\|>)?\s*(?:json|code)?\s*(?:<\|message\|>)?\s*"
+# A server may have stripped the tokens of Harmony.
+_RECIPIENT = (
+    r"(?:assistant)?(?:<\|channel\|>)?(?:\w+ )?to=(?P<name>[\w.-]+)\s*(?:<\|channel\|>\w+)?\s*"
+    r"(?:<\|constrain\|>)?\s*(?:json|code)?\s*(?:<\|message\|>)?\s*"
 )
-_FUNCTIONARY = re.compile(r"(?:>>>)?(?P<name>[\w.-]+)[ \t]*\n")
-_FENCE_END = re.compile(r"\s*```")
+_NOTHING = r"<\|(?:call|end)\|>|<[|｜]tool[▁_]call[▁_]end[|｜]>|</function>"
 
 
-def _read_named(mark: re.Match[str], tools: Tools, head: re.Pattern[str]) -> Block | None:
-    return _named(head.match(mark.string, mark.end()), tools)
-
-
-def _named(head: re.Match[str] | None, tools: Tools) -> Block | None:
-    name = resolve(head["name"] or head.groupdict().get("id"), tools) if head else None
-    read = arguments_at(head.string, head.end()) if head and name else None
-    if not (head and name and read):
+def _read_named(head: re.Match[str], tools: Tools) -> Read | None:
+    text, at = head.string, head.end()
+    read = ({}, at) if re.compile(_NOTHING).match(text, at) else json_at(text, at)
+    if read is None:
         return None
-    return (skip(_FENCE_END, head.string, read[1]) if "```" in head[0] else read[1]), [(name, read[0])]
-
-
-def _read_recipient(mark: re.Match[str], tools: Tools) -> Block | None:
-    """Harmony. A message to a recipient that is no given tool is neither a call nor to be seen."""
-    head = _RECIPIENT.match(mark.string, mark.end())
-    if head and "<|channel|>" in mark[0] and resolve(head["name"], tools) is None:
-        stop = STOP.search(mark.string, head.end())
-        return (stop.start() if stop else len(mark.string)), []
-    return _named(head, tools)
-
-
-def whole_functionary(text: str, tools: Tools) -> tuple[list[Call], str] | None:
-    """Functionary 3.2: the whole text is names, each with its body; "all" is the user."""
-    calls: list[Call] = []
-    visible, at = "", 0
-    while head := _FUNCTIONARY.match(text, at):
-        if head["name"] == "all":
-            following = text.find(">>>", head.end())
-            at = following if following >= 0 else len(text)
-            visible += text[head.end() : at]
-        elif block := _named(head, tools):
-            calls += block[1]
-            at = skip(GAP, text, block[0])
-        else:
-            return None
-    return (calls, visible) if calls and at == len(text) else None
+    name = resolve_name(head["name"], tools)
+    calls = [(name, read[0])] if name and isinstance(read[0], dict) else []
+    return skip(r"\s*```(?=\s*<)", text, read[1]), calls
 
 
 # --- keys and values between tags ----------------------------------------------------------------
 
-
-@dataclass(frozen=True, slots=True)
-class _Tags:
-    """How a family writes keys and values. A value ends where `value_end` makes sense."""
-
-    head: re.Pattern[str]
-    key: re.Pattern[str]
-    value_end: re.Pattern[str]
-    close: re.Pattern[str]
-
-
-_NAMED = _Tags(
-    re.compile(rf'<{PREFIX}(?:function=|invoke name=)"?(?P<name>[^\s"<>=/]+)"?\s*(?P<empty>/?)>'),
-    re.compile(
-        rf'<{PREFIX}parameter(?:=| name=)"?(?P<key>[^\s"<>=]+)"?(?: string="(?:(?P<raw>true)|(?P<json>false))")?\s*>'
-    ),
-    re.compile(
-        rf"</{PREFIX}parameter>(?=\s*(?:<{PREFIX}parameter[ =]|</{PREFIX}(?:function|invoke)>|</(?:\w+:)?tool_call>))"
-    ),
-    re.compile(rf"</{PREFIX}(?:function|invoke)>|(?=</tool_call>)"),
+_FUNCTION = (
+    rf"(?:<{PREFIX}(?:(?:\w+_)?calls|(?:\w+:)?tool_call)>\s*)?"
+    rf'<{PREFIX}(?:function=|invoke name=)"?(?P<name>[^\s"<>=/]+)"?\s*/?>'
 )
-_GLM = _Tags(
-    re.compile(r"(?P<name>[\w.-]+)"),
-    re.compile(r"<arg_key>\s*(?P<key>[^<]+?)\s*</arg_key>\s*<arg_value>"),
-    re.compile(r"</arg_value>(?=\s*(?:<arg_key>|</tool_call>))"),
-    re.compile(r"</tool_call>"),
+_KEY = (
+    rf'\s*(?:<{PREFIX}parameter(?:=| name=)"?(?P<key>[^\s"<>=]+)"?(?: string="(?P<is_text>true|false)")?\s*>'
+    r"|<arg_key>\s*(?P<glm>[^<]+?)\s*</arg_key>\s*<arg_value>)"
 )
-_KIMI_K3 = _Tags(
-    re.compile(r'<\|open\|>call tool="(?P<name>[^"<]+)"[^<]*<\|sep\|>'),
-    re.compile(r'<\|open\|>argument key="(?P<key>[^"<]+)"(?: type="(?:(?P<raw>string)|(?P<json>\w+))")?\s*<\|sep\|>'),
-    re.compile(r"<\|close\|>argument<\|sep\|>(?=\s*<\|(?:open|close)\|>)"),
-    re.compile(r"<\|close\|>call<\|sep\|>"),
+_FUNCTION_END = rf"</{PREFIX}(?:function|invoke)>"
+_CALL_END = r"</(?:\w+:)?tool_call>"
+# A value may hold tags of its own, and its end tag may be missing: what follows tells where it ends.
+_VALUE_END = (
+    rf"</(?:{PREFIX}parameter|arg_value)>(?=\s*(?:<{PREFIX}parameter[ =]|<arg_key>|{_FUNCTION_END}|{_CALL_END}))"
+    rf"|\n(?=<{PREFIX}parameter[ =]|<arg_key>[^<]+</arg_key>|{_FUNCTION_END}\s*{_CALL_END})"
 )
+_CLOSE = rf"(?<=/>)|\s*(?:{_FUNCTION_END}|{_CALL_END})"
 
 
-def _read_tags(mark: re.Match[str], tools: Tools, tags: _Tags) -> Block | None:
-    """Calls one after another. `invoke` without its wrapper counts only with all that is required."""
-    text = mark.string
-    calls: list[Call] = []
-    end = mark.end()
-    while (head := tags.head.match(text, skip(SPACE, text, end))) and (read := _read_tag(head, tools, tags)):
-        end = read[0]
-        is_lone = "invoke" in head[0] and not mark[0]
-        calls += [call for call in read[1] if not is_lone or _required(tools[call[0]]) <= set(call[1])]
-    return (end, calls) if end > mark.end() else None
-
-
-def _required(schema: Mapping[str, Any]) -> set[str]:
-    return set(schema.get("required") or ())
-
-
-def _read_tag(head: re.Match[str], tools: Tools, tags: _Tags) -> Block | None:
-    text, at = head.string, skip(SPACE, head.string, head.end())
-    name = resolve(head["name"], tools)
-    if name is None or head.groupdict().get("empty"):
-        return (head.end(), [(name, {})]) if name else None
-    if text.startswith("{", at):
-        read = arguments_at(text, at)
-        return (read[1], [(name, read[0])]) if read else None
-    properties = properties_of(tools[name])
+def _read_tags(head: re.Match[str], tools: Tools) -> Read | None:
+    text, at = head.string, head.end()
+    name = resolve_name(head["name"], tools)
+    schema = tools[name] if name else {}
+    properties = schema.get("properties") or {}
     arguments: dict[str, Any] = {}
-    while key := tags.key.match(text, at):
-        span = _value_end(text, key.end(), tags, properties.keys() - arguments.keys() - {key["key"]})
-        if span is None:  # cut: all that follows is within the value
-            return len(text), []
-        value, marks = text[key.end() : span[0]], key.groupdict()
-        if marks.get("raw"):
-            arguments[key["key"]] = value
-        else:
+    while key := re.compile(_KEY).match(text, at):
+        end = re.compile(_VALUE_END).search(text, key.end())
+        if not end:
+            return None
+        value, word = text[key.end() : end.start()], key["key"] or key["glm"]
+        if key["is_text"] != "true":
             if value.startswith("\n"):  # a newline on each side is markup
                 value = value[1:].removesuffix("\n")
-            schema = properties.get(key["key"], {} if marks.get("json") else None)
-            arguments[key["key"]] = typed(value, schema, tools[name])
-        at = skip(SPACE, text, span[1])
-    close = tags.close.match(text, at)
-    return (close.end(), [(name, arguments)]) if close else None
-
-
-def _value_end(text: str, start: int, tags: _Tags, missing: set[str]) -> tuple[int, int] | None:
-    """Where a value ends, and where to go on. A value may hold tags, and its end tag may be missing."""
-    end = tags.value_end.search(text, start)
-    following = tags.key.search(text, start, end.start() if end else len(text))
-    if following and following["key"] in missing and text[following.start() - 1] == "\n":
-        return following.start(), following.start()
-    if end:
-        return end.start(), end.end()
-    # A cut value may happen to hold the close of the call, so the benefit of doubt is small.
-    close = tags.close.search(text, start)
-    value = text[start : close.start()] if close else "<"
-    is_open = "<" in value or (value[:1] == "\n") != (value[-1:] == "\n")
-    is_last = close and GAP.fullmatch(text, close.start()) and not is_open
-    return (close.start(), close.start()) if close and is_last else None
+            value = typed(value, properties.get(word, {} if key["is_text"] else None), schema)
+        arguments[word] = value
+        at = end.end()
+    close = re.compile(_CLOSE).match(text, at)
+    # An `invoke` may have lost its wrapper, so it counts only with all that is required.
+    is_short = "invoke" in head[0] and not arguments.keys() >= set(schema.get("required") or ())
+    return (close.end(), [(name, arguments)] if name and not is_short else []) if close else None
 
 
 # --- notations of their own ----------------------------------------------------------------------
 
-_GEMMA_NAME = re.compile(r"(?P<name>[\w.-]+)\s*(?=\{)")
-_GEMMA_PART = re.compile(
-    r'<\|"\|>(?P<text>.*?)<\|"\|>|(?P<mark>[{}\[\]:,])|(?P<bare>"(?:[^"\\]|\\.)*"|[^{}\[\]:,<"]+|[<"])', re.DOTALL
+_GEMMA = r'<\|tool_call>\s*call:(?P<name>[\w.-]+)\s*(?P<body>\{(?:<\|"\|>(?:(?!<\|"\|>).)*<\|"\|>|[^<])*\})?'
+# A string, or a word; in a group if it is none of JSON.
+_GEMMA_WORD = (
+    r'<\|"\|>(?P<text>.*?)<\|"\|>|"(?:[^"\\]|\\.)*"|(?:true|false|null|-?\d[\d.eE+-]*)(?=\s*[,}\]])'
+    r'|(?P<bare>[^\s{}\[\]:,"<][^{}\[\]:,"<]*)'
 )
-_SCALAR = re.compile(r'"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null')
-_PYTHON_END = re.compile(r"<\|tool_call_end\|>|<\|python_end\|>|</function_calls>|<\|eo[mt]_id\|>|\Z")
+_PYTHON_END = r"<\|tool_call_end\|>|<\|python_end\|>|</function_calls>|<\|eo[mt]_id\|>|\Z"
+_PYTHON_ESCAPE = r"(\\[\n\\'\"abfnrtvxuUN0-7])|\\"
+_WORDS = {"true": True, "false": False, "null": None}
 
 
-def _read_gemma(mark: re.Match[str], tools: Tools) -> Block | None:
-    """Gemma 4: JSON with bare keys, and strings between <|"|>."""
-    text = mark.string
-    head = _GEMMA_NAME.match(text, mark.end())
-    name = resolve(head["name"], tools) if head else None
-    parts: list[str] = []
-    depth = 0
-    for part in _GEMMA_PART.finditer(text, head.end()) if head and name else ():
-        word = part["bare"].strip() if part["bare"] else part["text"]
-        if part["bare"] == "<":  # a string that never ends, or no string
-            return (len(text), []) if text.startswith('<|"|>', part.start()) else None
-        if part["mark"]:
-            depth += (part["mark"] in "{[") - (part["mark"] in "}]")
-            parts.append(part["mark"])
-        elif word or part["text"] is not None:
-            is_value = part["bare"] and text[part.end() : part.end() + 1] != ":"
-            parts.append(word if is_value and _SCALAR.fullmatch(word) else json.dumps(word))
-        if depth == 0:
-            decoded = decode("".join(parts), 0)
-            return (part.end(), [(name, decoded[0])]) if name and decoded else None
-    return None
+def _read_gemma(head: re.Match[str], tools: Tools) -> Read | None:
+    """JSON with bare keys, and strings between <|"|>."""
+    name = resolve_name(head["name"], tools)
+    if head["body"] is None:
+        return None
+    given = parse(re.compile(_GEMMA_WORD, re.DOTALL).sub(_quoted, head["body"]))
+    return None if given.problem else (head.end(), [(name, given.arguments)] if name else [])
 
 
-def _read_python(mark: re.Match[str], tools: Tools) -> Block | None:
+def _quoted(word: re.Match[str]) -> str:
+    return json.dumps(word["bare"].rstrip() if word["bare"] else word["text"]) if word.lastgroup else word[0]
+
+
+def _read_python(head: re.Match[str], tools: Tools) -> Read | None:
     """Calls in Python. The end mark may stand in a string too, so the first that makes sense counts."""
-    for _, end in zip(range(8), _PYTHON_END.finditer(mark.string, mark.end()), strict=False):
-        if calls := whole_python(mark.string[mark.end() : end.start()], tools):
+    for end in islice(re.compile(_PYTHON_END).finditer(head.string, head.end()), 8):
+        if calls := whole_python(head.string[head.end() : end.start()], tools):
             return end.end(), calls
     return None
 
 
 def whole_python(source: str, tools: Tools) -> list[Call]:
     """The calls in source that is nothing but calls, with literals as arguments."""
-    calls: list[Call | None] = []
-    for expression in parse_python(source):
-        value = expression.value
-        nodes = value.elts if isinstance(value, (ast.List, ast.Tuple)) else [value]
-        calls += [_python_call(node, tools) for node in nodes]
-    return [call for call in calls if call]
+    # An escape that Python does not know ("\\d") means itself, but the parser warns of it.
+    source = re.sub(_PYTHON_ESCAPE, lambda escape: escape[1] or r"\\", source.strip())
+    try:
+        statements = _JsonWords().visit(ast.parse(source)).body
+        nodes = [statement.value for statement in statements if isinstance(statement, ast.Expr)]
+        listed = [item for node in nodes for item in (node.elts if isinstance(node, (ast.List, ast.Tuple)) else [node])]
+        calls = [_python_call(node, tools) for node in listed]
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return []
+    return [call for call in calls if call] if len(nodes) == len(statements) else []
+
+
+class _JsonWords(ast.NodeTransformer):
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.Constant(_WORDS[node.id]) if node.id in _WORDS else node
 
 
 def _python_call(node: ast.expr, tools: Tools) -> Call | None:
+    prefix = ""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):  # a hyphen in the name
+        prefix, node = ast.unparse(node.left).replace(" ", "") + "-", node.right
+    if not isinstance(node, ast.Call) or node.args:
+        return None
+    name = resolve_name((prefix + ast.unparse(node.func)).removesuffix(".call"), tools)
     try:
-        prefix = ""
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):  # a hyphen in the name
-            prefix, node = ast.unparse(node.left).replace(" ", "") + "-", node.right
-        if not isinstance(node, ast.Call) or node.args:
-            return None
-        written = prefix + ast.unparse(node.func)
-        name = resolve(written, tools) or resolve(written.removesuffix(".call"), tools)
-        return (name, {word.arg: literal(word.value) for word in node.keywords if word.arg}) if name else None
-    except (ValueError, RecursionError):
+        given = {str(word.arg): ast.literal_eval(word.value) for word in node.keywords}
+        return (name, json.loads(json.dumps(given, allow_nan=False))) if name else None
+    except (ValueError, TypeError):
         return None
 
 
 FORMS: tuple[tuple[str, Reader], ...] = (
+    (rf"{THINK}(?P<thought>.*?)(?:{THOUGHT}|\Z)", _read_thought),
     # Hermes, Qwen 2.5 and 3; granite-20b; InternLM 2; Llama 3
-    (r"<tool_call>\s*(?=\{)|<function_call>\s*(?=\{)|<\|plugin\|>\s*(?=\{)|<\|python_tag\|>\s*(?=\{)", _read_objects),
+    (r"<(?:tool_call|function_call|\|plugin\||\|python_tag\|)>\s*(?=\{)", _read_json),
     # Mistral up to v7; Granite 3; Phi 4 mini; Hunyuan; Command R7B
-    (r"(?:\[TOOL_CALLS\]|<\|tool_call\|>|<tool_calls?>|functools|<\|START_ACTION\|>)\s*(?=\[)", _read_array),
-    (r"\[TOOL_CALLS\]\s*(?=[\w.-])", partial(_read_named, head=_MISTRAL)),
-    (r"<[|｜]tool[▁_]call[▁_]begin[|｜]>", partial(_read_named, head=_ID)),
-    # gpt-oss; a server may have stripped the tokens
-    (
-        r"to=functions\.|<\|channel\|>\w+ to=(?:functions\.)?",
-        _read_recipient,
-    ),
-    # Qwen 3 Coder, Seed, Functionary 3.1, MiniMax, DeepSeek V3.2 and later
-    (
-        rf"(?:<{PREFIX}(?:(?:\w+_)?calls|(?:\w+:)?tool_call)>\s*)?(?=<{PREFIX}(?:function=|invoke name=))",
-        partial(_read_tags, tags=_NAMED),
-    ),
-    (r"<tool_call>\s*(?=[\w.-]+\s*<)", partial(_read_tags, tags=_GLM)),
-    (r"(?=<\|open\|>call tool=)", partial(_read_tags, tags=_KIMI_K3)),
-    (r"<\|tool_call>\s*call:", _read_gemma),
-    # LFM 2; Llama 4; Olmo 3; the builtin tools of Llama 3
-    (
-        r"(?:<\|tool_call_start\|>|<\|python_start\|>)\s*(?=[\[\w])|<function_calls>\s*(?=[\w.-]+\()"
-        r"|<\|python_tag\|>\s*(?=[\w.]+\()",
-        _read_python,
-    ),
+    (r"(?:\[TOOL_CALLS\]|<\|tool_call\|>|<tool_calls?>|functools|<\|START_ACTION\|>)\s*(?=\[\s*\{)", _read_json),
+    # Mistral
+    (r"\[TOOL_CALLS\]\s*(?P<name>[\w.-]+)\s*(?:\[CALL_ID\]\s*[\w-]+\s*)?(?:\[ARGS\]\s*)?(?=\{)", _read_named),
+    # DeepSeek V3 and V3.1, Kimi K2; gpt-oss
+    (_BEGIN, _read_named),
+    (_RECIPIENT, _read_named),
+    # Functionary 3.1
+    (r"<function=(?P<name>[\w.-]+)>\s*(?=\{)", _read_named),
+    # Qwen 3 Coder, Seed, MiniMax, DeepSeek V3.2 and later; GLM
+    (_FUNCTION, _read_tags),
+    (r"<tool_call>\s*(?P<name>[\w.-]+)\s*(?=<arg_key>|</tool_call>)", _read_tags),
+    # Gemma 4
+    (_GEMMA, _read_gemma),
+    # LFM 2, Llama 4, Olmo 3; the builtin tools of Llama 3
+    (r"<\|(?:tool_call|python)_start\|>\s*(?=[\[\w])", _read_python),
+    (r"<(?:function_calls|\|python_tag\|)>\s*(?=[\w.-]+\()", _read_python),
 )

@@ -11,7 +11,6 @@ import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from toolkit.dialects import chat, chat_stream
@@ -26,16 +25,16 @@ STOP = "\nObservation:"
 
 # The manual, of which each turn pays the tokens. Of a pair the second is for replies that a schema holds.
 _ACT = (
-    "To use one, write\nThought: why\nAction: its name\nAction Input: its input as JSON\nand stop",
-    'Reply with JSON only. To use one: {"tool": its name, "arguments": its input}',
+    "To use one, write\nThought: why\nAction: its name\nAction Input: a JSON object\nand stop; an Observation follows.",
+    'Reply with JSON only. To use one: {"tool": its name, "arguments": its input}; an Observation follows.',
 )
 _ANSWER = ("To answer, write\nFinal Answer: the answer", 'To answer: {"answer": "the answer"}')
-_OPENING = Message("user", "(The conversation begins.)")
 
 _THINKING = re.compile(r"\A\s*<think>.*?(?:</think>|\Z)", re.DOTALL)
 _ANSWERING = re.compile(r"[ \t\n]*(?:Thought:.*\n[ \t\n]*)?Final Answer:\s*(?=[^\s*_])")
-_IN_JSON = re.compile(r'[\s`]*(?:json\s*)?(\{\s*"(?:tool"\s*:\s*"([^"\\]*)"\s*,\s*"arguments|answer)"\s*:\s*)')
-_JSON = json.JSONDecoder(strict=False)
+_IN_JSON = re.compile(
+    r'[\s`]*(?:json\s*)?(\{\s*"(?:tool"\s*:\s*"([^"\\]*)"\s*,\s*"arguments"\s*:|answer"\s*:(?=\s*"))\s*)'
+)
 
 
 def encode(
@@ -58,7 +57,7 @@ def encode(
         return chat.encode(messages, (), model=model, options=fields)
     shown = [tool for tool in tools if tool_choice in ("auto", "required", tool.name)]
     if tools and structured:
-        schema = _schema(shown, tool_choice in ("auto", "none"))
+        schema = _schema(shown, tool_choice == "auto" or not shown)
         fields["response_format"] = {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}}
     elif tools:
         given = fields.get("stop") or []
@@ -78,7 +77,7 @@ def decode(body: Mapping[str, Any]) -> Reply:
     raw = reply.message.text
     call, text, _ = _read(raw)
     calls = (call,) if call and reply.finish != "refusal" else ()
-    return replace(reply, message=Message("assistant", whole_characters(text), calls, opaque={DIALECT: raw}))
+    return Reply(Message("assistant", whole_characters(text), calls, opaque={DIALECT: raw}), reply.usage, reply.finish)
 
 
 def assembly(known_names: Sequence[str]) -> Assembly:
@@ -106,12 +105,11 @@ class Assembly(chat_stream.Assembly):
 
 
 def _manual(shown: list[Tool], structured: bool, forced: bool) -> str:
-    answer = _ANSWER[structured]
     if not shown:
-        return f"Tools are switched off now. {answer}"
+        return f"Tools are switched off now. {_ANSWER[structured]}"
     listed = "\n".join(f"- {t.wire_name} {_brief(t.parameters)} {' '.join(t.description.split())}" for t in shown)
-    use, end = f"{_ACT[structured]}; the next message brings the Observation.", "Now use one." if forced else answer
-    return f"Tools (? marks what may be left out):\n{listed}\n{use}\n{end}"
+    end = "Now use one." if forced else _ANSWER[structured]
+    return f"Tools (? marks what may be left out):\n{listed}\n{_ACT[structured]}\n{end}"
 
 
 def _brief(schema: Any) -> str:
@@ -146,8 +144,7 @@ def _schema(shown: list[Tool], may_answer: bool) -> dict[str, Any]:
             arguments = {"$ref": f"#/$defs/{name}"}
         branches.append(_object(tool={"type": "string", "enum": [name]}, arguments=arguments))
     branches += [_object(answer={"type": "string"})] if may_answer else []
-    alternatives = {"anyOf": branches} if len(branches) > 1 else branches[0]
-    return alternatives | ({"$defs": definitions} if definitions else {})
+    return ({"anyOf": branches} if len(branches) > 1 else branches[0]) | ({"$defs": definitions} if definitions else {})
 
 
 def _object(**properties: Any) -> dict[str, Any]:
@@ -162,7 +159,7 @@ def _in_turn(messages: list[Message], manual: str, told: Iterable[Message]) -> I
     if system := "\n\n".join(filter(None, [*(m.text for m in messages if m.role == "system"), manual])):
         yield Message("system", system)
     said = [message for message in told if message.text]
-    opening = [_OPENING] if said and said[0].role == "assistant" else []
+    opening = [Message("user", "(The conversation begins.)")] if said and said[0].role == "assistant" else []
     for role, group in itertools.groupby([*opening, *said], key=lambda message: message.role):
         yield Message(role, "\n\n".join(message.text for message in group))
 
@@ -191,15 +188,14 @@ def _call_text(call: ToolCall, names: Mapping[str, str], structured: bool) -> st
 
 # What the model said
 
-
+# The call or the text of a reply, and what was said up to there, which is what the model sees again.
 _Read = tuple[ToolCall | None, str, str]
-"""The call or the text of a reply, and what was said up to there, which is what the model sees again."""
 
 
 def _read(raw: str) -> _Read:
     text = _THINKING.sub("", raw)
-    if begun := _IN_JSON.match(text):
-        return _read_json(begun[1], begun[2], text[begun.end() :])
+    if (begun := _IN_JSON.match(text)) and (read := _read_json(begun[1], begun[2], text[begun.end() :])):
+        return read
     step = read_react(text)
     said = text[: len(text) - len(step.trailing)].strip()
     if step.action:
@@ -210,16 +206,16 @@ def _read(raw: str) -> _Read:
     return None, step.answer, said if said.endswith(step.answer) else f"Final Answer: {step.answer}"
 
 
-def _read_json(begun: str, tool: str | None, rest: str) -> _Read:
+def _read_json(begun: str, tool: str | None, rest: str) -> _Read | None:
     """`begun` goes up to the value that counts. Arguments stay as they are, whole or not."""
     try:
-        value, end = _JSON.raw_decode(rest)
+        value, end = json.JSONDecoder(strict=False).raw_decode(rest)
         said = f"{begun}{rest[:end]}}}"
     except (ValueError, RecursionError):  # cut off, or no JSON
         value, end, said = rest[1:].replace("\\n", "\n").replace('\\"', '"'), len(rest), begun + rest
     if tool is not None:
         return ToolCall("", tool, raw=rest[:end]), "", said
-    return None, value if isinstance(value, str) else _json(value), said
+    return (None, value, said) if rest[end:].lstrip()[:1] in ("", "}") else None  # an object that has more to tell
 
 
 def _json(value: Any) -> str:

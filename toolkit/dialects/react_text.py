@@ -9,18 +9,19 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from itertools import dropwhile
 from typing import Any
 
+# A blob that names its action is one, whatever stands before it.
 LABEL = re.compile(
     r"^[ \t>*_#`]*(?P<label>Thought|Action Input|Action|Observation|Final Answer)(?:[ \t]*\d+)?"
-    r"[ \t*_`]*[:：][ \t]*(?:\*\*|__)?[ \t]*",
+    r"[ \t*_`]*[:：][ \t]*(?:\*\*|__)?[ \t]*|^[ \t]*(?=\{\s*\"action\"\s*:)",
     re.IGNORECASE | re.MULTILINE,
 )
-_BLOB = re.compile(r'\{\s*"action"\s*:')
 _INLINE = re.compile(r"(?P<name>[\w.-]+)\s*(?:\[(?P<text>.*)\]|\((?P<json>\{.*\})\))", re.DOTALL)
 _FENCE = re.compile(r"```\w*")
 _CLOSING_FENCE = re.compile(r"\n[ \t]*```[ \t]*$", re.MULTILINE)
-_MARGIN = re.compile(r"(?:\s|```\w*|`)*")
+_OPENING = re.compile(r"\s*(?:`+\w*\s*)?(?=\{)")
 _JSON = json.JSONDecoder(strict=False)
 
 
@@ -47,22 +48,19 @@ def read_react(text: str) -> ReActStep:
     in a fence with prose behind the fence is an example, no action.
     """
     labels = list(LABEL.finditer(text))
-    start = labels[0].end() if labels and _is(labels[0], "thought") else 0
-    index = next((at for at, label in enumerate(labels) if not _is(label, "thought", "action input")), len(labels))
-    if index < len(labels):
-        label = labels[index]
-        thought = _FENCE.sub("", text[start : label.start()]).strip()
-        if _is(label, "final answer"):
-            return ReActStep(thought, answer=text[label.end() :].strip())
-        if _is(label, "observation"):
-            return ReActStep(thought, trailing=text[label.start() :])
-        step = _read_action(text, label.end(), labels[index + 1 :], thought)
-        is_fenced = len(_FENCE.findall(text, 0, label.start())) % 2 == 1
-        return ReActStep(text.strip()) if is_fenced and holds_prose(step.trailing) else step
-    blob = _BLOB.search(text)
-    if blob and (value := _decode(text, blob.start())):
-        return _read_blob(*value, text, _FENCE.sub("", text[start : blob.start()]).strip())
-    return ReActStep(text[start:].strip())
+    start = labels[0].end() if labels and _kind(labels[0]) == "thought" else 0
+    labels = list(dropwhile(lambda label: _kind(label) in ("thought", "action input"), labels))
+    if not labels:
+        return ReActStep(text[start:].strip())
+    label = labels[0]
+    thought = _FENCE.sub("", text[start : label.start()]).strip()
+    if _kind(label) == "final answer":
+        return ReActStep(thought, answer=text[label.end() :].strip())
+    if _kind(label) == "observation":
+        return ReActStep(thought, trailing=text[label.start() :])
+    step = _read_action(text, labels, thought)
+    is_fenced = len(_FENCE.findall(text, 0, label.start())) % 2 == 1
+    return ReActStep(text.strip()) if is_fenced and holds_prose(step.trailing) else step
 
 
 def holds_prose(trailing: str) -> bool:
@@ -71,51 +69,42 @@ def holds_prose(trailing: str) -> bool:
     return bool(rest) and not LABEL.match(rest)
 
 
-def _read_action(text: str, start: int, later: list[re.Match[str]], thought: str) -> ReActStep:
-    has_input = bool(later) and _is(later[0], "action input")
-    end = later[0].start() if later else len(text)
-    name = _bare(text[start:end]).rstrip("*")
-    opening = _MARGIN.match(text, later[0].end() if has_input else start)
-    decoded = _decode(text, opening.end()) if opening else None
-    if has_input and decoded:
-        return ReActStep(thought, name, decoded[0], trailing=text[decoded[1] :])
-    if has_input:
-        end = later[1].start() if len(later) > 1 else len(text)
-        if fence := _CLOSING_FENCE.search(text, opening.end() if opening else end, end):
-            end = fence.start()
-        return ReActStep(thought, name, _bare(text[later[0].end() : end]), trailing=text[end:])
-    if decoded:
-        return _read_blob(*decoded, text, thought)
-    inline = _INLINE.fullmatch(name)
-    if not inline:
-        return ReActStep(thought, name, trailing=text[end:])
-    if inline["name"].lower() == "finish":
-        return ReActStep(thought, answer=(inline["text"] or "").strip())
-    decoded = _decode(inline["json"], 0) if inline["json"] else None
-    return ReActStep(thought, inline["name"], decoded[0] if decoded else inline["text"] or "", trailing=text[end:])
+def _kind(label: re.Match[str]) -> str:
+    return (label["label"] or "action").lower()
 
 
-def _read_blob(value: dict[str, Any], end: int, text: str, thought: str) -> ReActStep:
-    action, given = value.get("action"), value.get("action_input", {})
-    if not isinstance(given, (dict, str)):
-        given = json.dumps(given, ensure_ascii=False)
-    if not isinstance(action, str):
+def _read_action(text: str, labels: list[re.Match[str]], thought: str) -> ReActStep:
+    ends = [*(label.start() for label in labels[1:]), len(text), len(text)]
+    has_input = len(labels) > 1 and _kind(labels[1]) == "action input"
+    start, end = labels[has_input].end(), ends[has_input]
+    name: Any = _bare(text[labels[0].end() : ends[0]]).rstrip("*")
+    given: Any = ""
+    if found := _object_at(text, start):
+        given, end = found
+        if not has_input:  # all in one blob
+            name, given = given.get("action"), given.get("action_input", {})
+    elif has_input:
+        fence = _CLOSING_FENCE.search(text, start, end)
+        end = fence.start() if fence else end
+        given = _bare(text[start:end])
+    elif inline := _INLINE.fullmatch(name):
+        name, given = inline["name"], inline["text"] or inline["json"] or ""
+        given = (_object_at(given, 0) or [given])[0]
+    if not isinstance(name, str):
         return ReActStep(thought, trailing=text[end:])
-    if action.strip().lower() in ("final answer", "finish"):
-        return ReActStep(thought, answer=given if isinstance(given, str) else json.dumps(given, ensure_ascii=False))
-    return ReActStep(thought, action.strip(), given, trailing=text[end:])
+    words = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+    if name.strip().lower() in ("final answer", "finish"):
+        return ReActStep(thought, answer=words)
+    return ReActStep(thought, name.strip(), given if isinstance(given, dict) else words, trailing=text[end:])
 
 
-def _is(label: re.Match[str], *names: str) -> bool:
-    return label["label"].lower() in names
-
-
-def _decode(text: str, start: int) -> tuple[dict[str, Any], int] | None:
+def _object_at(text: str, start: int) -> tuple[dict[str, Any], int] | None:
+    """The JSON object at `start` or in a fence there, and its end."""
+    opening = _OPENING.match(text, start)
     try:
-        value, end = _JSON.raw_decode(text, start)
+        return _JSON.raw_decode(text, opening.end()) if opening else None
     except (ValueError, RecursionError):
         return None
-    return (value, end) if isinstance(value, dict) else None
 
 
 def _bare(text: str) -> str:
