@@ -57,6 +57,14 @@ class Raw:
 
 
 @dataclass(frozen=True)
+class Events:
+    """A stream of chunks as server-sent events; where `whole` is false, it ends before its end."""
+
+    chunks: tuple[Any, ...]
+    whole: bool = True
+
+
+@dataclass(frozen=True)
 class Slow:
     """Another play, `seconds` later."""
 
@@ -191,6 +199,9 @@ class _Connection(BaseHTTPRequestHandler):
             self.close_connection = True
         elif isinstance(play, Raw):
             self.send(200, play.body)
+        elif isinstance(play, Events):
+            lines = [f"data: {json.dumps(chunk, ensure_ascii=False)}\n\n" for chunk in play.chunks]
+            self.send(200, "".join([*lines, "data: [DONE]\n\n" if play.whole else ""]).encode(), _EVENT_STREAM)
         elif isinstance(play, Fault):
             told = {"error": {"message": play.message, "type": "played", "param": None, "code": play.code}}
             self.send(play.status, json.dumps(told).encode(), play.headers)
@@ -203,6 +214,7 @@ class _Connection(BaseHTTPRequestHandler):
         self.wfile.write(f"HTTP/1.1 {status} played\r\n{head}\r\n".encode() + body)
 
 
+_EVENT_STREAM = {"content-type": "text/event-stream"}
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
@@ -214,8 +226,6 @@ def find_complaint(body: Mapping[str, Any]) -> str | None:
 def _complaints(body: Mapping[str, Any]) -> Iterator[str]:
     if not isinstance(body.get("model"), str):
         yield "model: missing"
-    if body.get("stream"):
-        yield "stream: this server does not"
     names: list[str] = []
     if "tools" in body:
         yield from _complaints_of_tools(body["tools"], names)

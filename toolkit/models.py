@@ -105,7 +105,7 @@ class Model:
     ) -> Reply:
         """Ask for one reply. Raises ModelError when the retries are used up or the request is refused."""
         asked = self._request(messages, tools, tool_choice, options, on_text)
-        return self._with_leaked(self._transport.ask(*asked), tools, tool_choice)
+        return self._finished(self._transport.ask(*asked), tools, tool_choice, asked[2])
 
     async def acomplete(
         self,
@@ -118,7 +118,7 @@ class Model:
     ) -> Reply:
         """As `complete`, on the running event loop."""
         asked = self._request(messages, tools, tool_choice, options, on_text)
-        return self._with_leaked(await self._transport.aask(*asked), tools, tool_choice)
+        return self._finished(await self._transport.aask(*asked), tools, tool_choice, asked[2])
 
     @functools.cached_property
     def prompted(self) -> Model:
@@ -129,6 +129,12 @@ class Model:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
+
+    def _finished(self, reply: Reply, tools: Sequence[Tool], tool_choice: str, streamed: Streamed | None) -> Reply:
+        reply = self._with_leaked(reply, tools, tool_choice)
+        if streamed:
+            streamed.show_rest(reply.message.text)
+        return reply
 
     def _with_leaked(self, reply: Reply, tools: Sequence[Tool], tool_choice: str) -> Reply:
         """The reply with the calls in its text, written in the model's own format, that its server did not read."""
@@ -141,10 +147,7 @@ class Model:
         leaked = read_leaked(message.text, {tool.wire_name: tool.parameters for tool in tools})
         if leaked is None:
             return reply
-        calls = tuple(
-            ToolCall("", name, raw=given if isinstance(given, str) else _as_json(given), repairs=("leaked",))
-            for name, given in leaked.calls
-        )
+        calls = tuple(ToolCall("", name, raw=_as_json(given), repairs=("leaked",)) for name, given in leaked.calls)
         return replace(reply, message=replace(message, text=leaked.text, tool_calls=calls))
 
     def _request(

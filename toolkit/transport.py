@@ -88,6 +88,11 @@ class Streamed:
             self._shown += piece
             self._on_text(piece)
 
+    def show_rest(self, text: str) -> None:
+        """Show a text that did not come as a stream: some servers answer with the whole reply all the same."""
+        if not self._shown and text:
+            self._on_text(text)
+
     def end(self) -> dict[str, Any]:
         try:
             return self._assembly.body()
