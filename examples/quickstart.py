@@ -16,17 +16,17 @@ from toolkit import run_agent_with_tools, tool
 
 
 @tool(permission="read")
-def get_weather(city: str, unit: Literal["celsius", "fahrenheit"] = "celsius") -> dict:
+def get_weather(city: str, unit: Literal["celsius", "fahrenheit"] = "celsius") -> str:
     """Current weather for a city. Use for questions on weather, temperature, rain or umbrellas.
 
     Args:
         city: City name, e.g. "Berlin".
         unit: Temperature unit.
     """
-    made_up = {"tokyo": (18, "rain"), "oslo": (4, "snow"), "berlin": (22, "sun")}
-    celsius, weather = made_up.get(city.lower(), (20, "clouds"))
+    made_up = {"tokyo": (18, "raining"), "oslo": (4, "snowing"), "berlin": (22, "sunny")}
+    celsius, sky = made_up.get(city.lower(), (20, "cloudy"))
     degrees = celsius if unit == "celsius" else round(celsius * 9 / 5 + 32)
-    return {"city": city, "weather": weather, "temperature": degrees, "unit": unit}
+    return f"It is {sky} in {city}, at {degrees} degrees {unit.title()}."
 
 
 def main() -> None:

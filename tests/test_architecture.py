@@ -36,6 +36,7 @@ CORE = (
         "loop",
         "events",
         "threads",
+        "receive",
         "execute",
         "registry",
         "dialects",

@@ -11,7 +11,7 @@ import pytest
 
 from toolkit import Message, Reply, Run, ScriptedModel, ToolCall, ToolRegistry, ToolResult, run_agent_with_tools
 from toolkit.dialects import anthropic, chat, prompted, responses
-from toolkit.execute import receive
+from toolkit.receive import receive
 
 Entry = tuple[Any, ...]
 

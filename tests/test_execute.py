@@ -15,9 +15,10 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from pydantic import AfterValidator
 
 import toolkit
 from toolkit import (
@@ -510,7 +511,9 @@ def test_the_process_exits_at_once_with_a_stuck_tool(ending: str) -> None:
     command = [sys.executable, "-W", "error", "-c", PROGRAM + ending]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert time.monotonic() - started < 15
-    assert (done.stdout, done.stderr, done.returncode) == ("done\n", "", 0)
+    assert (done.stdout, done.returncode) == ("done\n", 0)
+    assert "tool 'stuck' timed out in call a" in done.stderr  # the log, where none is set up
+    assert "Traceback" not in done.stderr
 
 
 # Context variables
@@ -1037,3 +1040,111 @@ def test_a_sync_run_inside_an_async_tool_has_a_loop_of_its_own(run: Runner) -> N
         return inner.calls[0].content
 
     assert contents(play(run, of(research), ask("research"))) == ["waited"]
+
+
+# What validators of the user's do
+
+
+def check(text: str) -> str:
+    """A validator that raises what no validator should."""
+    failures = {
+        "key": KeyError("postgres://app:HUNTER2@10.0.0.5/db"),
+        "spoken": ToolError("Give a port."),
+        "leak": ValueError("no connection to postgres://app:HUNTER2@10.0.0.5/db"),
+    }
+    if text in failures:
+        raise failures[text]
+    return text
+
+
+def checked(text: Annotated[str, AfterValidator(check)]) -> str:
+    return text
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        pytest.param("key", "KeyError while it was checked", id="an odd exception"),
+        pytest.param("spoken", "Give a port.", id="it speaks"),
+        pytest.param("leak", "no connection to [connection]", id="a secret"),
+    ],
+)
+@pytest.mark.parametrize("permission", ["write", "sensitive"])
+def test_a_validator_that_raises_is_an_answer(run: Runner, text: str, told: str, permission: str) -> None:
+    registry = ToolRegistry()
+    registry.register_tool(checked, permission=permission)
+    calls = [ToolCall("a", "checked", {"text": text})]
+    (record,) = run("q", model=ScriptedModel([calls, "done"]), tools=registry).calls
+    assert record.is_error
+    assert told in record.content
+    assert "HUNTER2" not in record.content
+    assert told in registry.call("checked", {"text": text}).content
+
+
+def leave_with_a_word() -> None:
+    sys.exit("cannot open postgres://app:HUNTER2@10.0.0.5/db")
+
+
+def cancel_plainly() -> None:
+    raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize(
+    ("function", "told"), [(leave_with_a_word, "SystemExit"), (cancel_plainly, "The tool cancelled itself.")]
+)
+def test_a_tool_that_ends_itself_is_an_answer(run: Runner, function: Any, told: str) -> None:
+    (record,) = run("q", model=ScriptedModel([[ToolCall("a", function.__name__)], "done"]), tools=[function]).calls
+    assert told in record.content
+    assert "HUNTER2" not in record.content
+
+
+@pytest.mark.parametrize("arguments", ["{}", {}], ids=["text", "object"])
+def test_a_denied_call_does_not_run(arguments: Any) -> None:
+    registry = ToolRegistry()
+    registry.register_tool(leave_with_a_word, timeout=None)
+    result = registry.call("leave_with_a_word", arguments, verdict=Verdict("deny", "no"))
+    assert (result.reason, result.is_error) == ("denied", True)
+
+
+def test_a_sink_cannot_change_what_runs(run: Runner) -> None:
+    """Least of all what was approved."""
+
+    def redact(event: Any) -> None:
+        if event.name == "tool_call_request":
+            event.data["arguments"]["text"] = "[hidden]"
+
+    registry = ToolRegistry()
+    registry.register_tool(checked, permission="sensitive")
+    calls = [ToolCall("a", "checked", {"text": "fine"})]
+    model = ScriptedModel([calls, "done"])
+    result = run("q", model=model, tools=registry, approve=lambda call: "approve", on_event=redact)
+    assert (result.calls[0].content, result.calls[0].arguments) == ("fine", {"text": "fine"})
+
+
+def test_what_a_tool_raises_is_bounded_too(run: Runner) -> None:
+    def complain() -> None:
+        raise ToolError("x" * 9_000)
+
+    model = ScriptedModel([[ToolCall("a", "complain")], "done"])
+    (record,) = run("q", model=model, tools=[complain], limits=Limits(result_chars=200)).calls
+    assert len(record.content) <= 200
+
+
+class SlowToWrite:
+    """Writing it down takes longer than the tool may take."""
+
+    def to_dict(self) -> dict[str, int]:
+        time.sleep(5)
+        return {}
+
+
+def test_writing_a_result_down_is_part_of_the_tools_time(run: Runner) -> None:
+    def make() -> SlowToWrite:
+        return SlowToWrite()
+
+    registry = ToolRegistry()
+    registry.register_tool(make, timeout=0.2)
+    started = time.monotonic()
+    (record,) = run("q", model=ScriptedModel([[ToolCall("a", "make")], "done"]), tools=registry).calls
+    assert time.monotonic() - started < 4
+    assert "did not finish" in record.content

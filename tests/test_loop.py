@@ -131,7 +131,10 @@ CALLS = {
     "all decided": (run_of(asked(PAY, PAY2), turns=1, verdicts={"p": YES, "p2": NO}), CallTools((PAY, PAY2))),
     "a verdict on a free call is none": (run_of(asked(LOOK), turns=1, verdicts={"a": LATER}), CallTools((LOOK,))),
     "the same after a forced turn": (run_of(asked(LOOK), turns=1, tool_choice="required"), CallTools((LOOK,))),
-    "calls in a refusal": (run_of(asked(LOOK), turns=1, finish="refusal"), CallTools((LOOK,))),
+    "calls in a refusal": (
+        run_of(asked(LOOK), turns=1, finish="refusal"),
+        Stop("refused", "Not run: the model refused in the same reply."),
+    ),
     "calls in a truncated reply": (run_of(asked(LOOK), turns=1, finish="length"), CallTools((LOOK,))),
 }
 

@@ -10,7 +10,19 @@ import pytest
 from pydantic import BaseModel
 
 from server import ChatServer, Fault
-from toolkit import Message, Reply, RunResult, ScriptedModel, ToolCall, aextract, extract
+from toolkit import (
+    Limits,
+    Message,
+    Reply,
+    RunResult,
+    ScriptedModel,
+    ToolCall,
+    ToolRegistry,
+    aextract,
+    extract,
+    resume,
+    run_agent_with_tools,
+)
 from toolkit.errors import ModelError, RunIncomplete
 
 Runner = Callable[..., Any]
@@ -140,3 +152,61 @@ def test_another_refusal_is_an_error(run: Runner) -> None:
         pytest.raises(ModelError, match="the key is wrong"),
     ):
         run("q", model="m", base_url=server.base_url, tools=[look])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tool_choice 'required' is not supported",
+        "Thinking mode does not support this tool_choice",
+        "the model does not support parallel function calls",
+        "strict is not supported for function tools",
+    ],
+)
+def test_a_refused_field_is_no_refusal_of_tools(run: Runner, text: str) -> None:
+    with ChatServer(Fault(400, text)) as server, pytest.raises(ModelError):
+        run("q", model="m", base_url=server.base_url, tools=[look])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "m does not support tools",
+        "`tools` is not supported for this model",
+        "Function calling is not supported",
+        "No endpoints found that support tool use.",
+    ],
+)
+def test_servers_refuse_tools_in_many_words(run: Runner, text: str) -> None:
+    with ChatServer(Fault(400, text), "Final Answer: so") as server:
+        assert run("q", model="m", base_url=server.base_url, tools=[look]).run.route == "prompted"
+
+
+def test_the_answer_falls_under_no_limit(run: Runner) -> None:
+    script = [ToolCall("x", "lambda_free"), GOOD]
+    result = run("q", model=ScriptedModel(script), tools=[lambda_free], output_type=Bill, limits=Limits(tool_calls=1))
+    assert (result.stop_reason, result.output) == ("answered", Bill(total=3, items=["tea"]))
+
+
+def test_a_complaint_is_no_answer(run: Runner) -> None:
+    result = run("q", model=ScriptedModel([answer("no", str(n)) for n in range(3)]), tools=[], output_type=Bill)
+    assert result.text == ""
+
+
+def test_an_answer_that_cannot_be_given_is_refused_at_once(run: Runner) -> None:
+    with pytest.raises(ValueError, match="tool_choice"):
+        run("q", model=ScriptedModel([]), tools=[look], output_type=int, tool_choice="none")
+
+
+def test_a_typed_run_is_resumed_as_one() -> None:
+    def pay(amount: int) -> str:
+        return "paid"
+
+    registry = ToolRegistry()
+    registry.register_tool(pay, permission="sensitive")
+    given: dict[str, Any] = {"tools": registry, "output_type": int}
+    model = ScriptedModel([ToolCall("p", "pay", {"amount": 1}), answer(1)])
+    paused = run_agent_with_tools("q", model=model, **given)
+    with pytest.raises(ValueError, match="output_type"):
+        resume(paused, {"p": "approve"}, model=model, tools=registry)
+    assert resume(paused.to_json(), {"p": "approve"}, model=model, **given).output == 1

@@ -4,8 +4,6 @@
 `run_agent_with_tools` drives the conversation until there is an answer.
 """
 
-import logging as _logging
-
 from toolkit.errors import ModelError, ToolError, ToolkitError
 from toolkit.loop import Limits, Run, Verdict
 from toolkit.messages import Message, Reply, ToolCall, ToolContext, ToolResult, Usage
@@ -47,5 +45,3 @@ __all__ = [
     "run_agent_with_tools",
     "tool",
 ]
-
-_logging.getLogger("toolkit").addHandler(_logging.NullHandler())

@@ -12,7 +12,7 @@ from typing import Any, TypedDict, get_args
 
 from toolkit import events, threads
 from toolkit.errors import ToolsRefused
-from toolkit.execute import Done, arun_calls, needs_approval, receive, run_calls
+from toolkit.execute import Done, arun_calls, needs_approval, run_calls
 from toolkit.loop import (
     AskApproval,
     CallModel,
@@ -30,6 +30,7 @@ from toolkit.loop import (
 )
 from toolkit.messages import ToolCall
 from toolkit.models import Model
+from toolkit.receive import receive
 from toolkit.results import RunResult
 from toolkit.schema import copied
 from toolkit.tools import Tool, Toolset
@@ -61,7 +62,8 @@ class Setting:
         if self.sinks:
             for event in events.step_ended(run, step, outcome, self.model.name, seconds):
                 events.tell(self.sinks, event)
-        return advance(run, step, outcome, seconds=seconds, exempt=self.tools.exempt)
+        active = 0.0 if isinstance(step, AskApproval) else seconds  # people take their time
+        return advance(run, step, outcome, seconds=active, exempt=self.tools.exempt)
 
     def switch_route(self, run: Run, error: ToolsRefused) -> Run:
         """The run with the tools in its prompt from now on, unless they are there already."""

@@ -5,6 +5,7 @@ ToolkitError
 ├── ApprovalError(ValueError)        a verdict names no waiting call      your code, at resume
 ├── RunIncomplete                    no answer, and you insisted          raise_for_stop() only
 └── ModelError                       the model could not be reached       the world; carries the run
+    ├── ToolsRefused                 its server takes no tools            a run goes on without them
     └── MalformedReply               it answered, but not in its dialect
 ToolError                            apart: a tool raises it to speak to the model
 """

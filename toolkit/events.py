@@ -28,6 +28,7 @@ from typing import Any
 
 from toolkit.loop import AskApproval, CallModel, CallTools, Outcome, Run, Step
 from toolkit.messages import Reply, ToolCall, ToolResult
+from toolkit.schema import copied
 
 _log = logging.getLogger("toolkit")
 _PREVIEW_CHARACTERS = 200
@@ -108,15 +109,26 @@ def step_began(run: Run, step: Step, model: str, tools: int) -> Iterator[Event]:
             yield _event("model_request", run, run.turns + 1, model=model, **asked)
         case CallTools(calls):
             for call in calls:
-                sent = {"raw_arguments": call.raw, "repairs": list(call.repairs)}
-                yield _event("tool_call_request", run, **_named(call), arguments=call.arguments, **sent, model=model)
+                sent = {"raw_arguments": copied(call.raw), "repairs": list(call.repairs)}
+                yield _event(
+                    "tool_call_request",
+                    run,
+                    **_named(call),
+                    arguments=copied(dict(call.arguments)),
+                    **sent,
+                    model=model,
+                )
 
 
 def step_ended(run: Run, step: Step, outcome: Outcome, model: str, seconds: float) -> Iterator[Event]:
     """What is to be told after a step; `run` is as it was before it."""
     match step, outcome:
         case CallModel(), Reply(message, usage, finish):
-            said = {"text": message.text, "tool_calls": len(message.tool_calls), "finish": finish}
+            said = {
+                "text": message.opaque.get("prompted") or message.text,
+                "tool_calls": len(message.tool_calls),
+                "finish": finish,
+            }
             tokens = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
             yield _event(
                 "model_reply", run, run.turns + 1, model=model, **said, **tokens, time_ms=_milliseconds(seconds)

@@ -12,47 +12,31 @@ import concurrent.futures
 import contextlib
 import contextvars
 import functools
-import hashlib
 import inspect
 import itertools
 import logging
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from toolkit import arguments, threads
 from toolkit.errors import ToolError
 from toolkit.events import current_call
 from toolkit.loop import Limits, Run, Verdict
-from toolkit.messages import Reply, ToolCall, ToolContext, ToolResult
-from toolkit.rendering import explain, render
+from toolkit.messages import ToolCall, ToolContext, ToolResult
+from toolkit.receive import validate_call
+from toolkit.rendering import explain, redact, render
 from toolkit.schema import InvalidArguments
 from toolkit.tools import FunctionTool, Tool, Toolset
 
 _log = logging.getLogger("toolkit")
-_MENDING_ROUNDS = 3
+_SPOKEN = ("value_error", "assertion_error")  # of a validator, which may tell anything
 _PLAIN = (str, dict, list, int, float, bool, type(None))
 _MOST_ITEMS = 1_000  # of what a generator yields
 
 Done = dict[str, ToolResult]
-
-
-def receive(reply: Reply, run: Run, tools: Toolset) -> Reply:
-    """Read the calls of a reply: names resolved, ids unique in the run, arguments out of their text and wrappers."""
-    if not reply.message.tool_calls:
-        return reply
-    used = {call.id for message in run.messages for call in message.tool_calls}
-    calls: list[ToolCall] = []
-    asked = list(reply.message.tool_calls)
-    for sent in asked:
-        is_cut = reply.finish == "length" and sent is asked[-1]
-        for call in _read(sent, tools, truncated=is_cut):
-            call_id = call.id if call.id and call.id not in used else _new_id(run, len(calls), used)
-            used.add(call_id)
-            calls.append(call if call_id == call.id else replace(call, id=call_id))
-    return replace(reply, message=replace(reply.message, tool_calls=tuple(calls)))
 
 
 def needs_approval(call: ToolCall, tools: Toolset) -> bool:
@@ -61,7 +45,7 @@ def needs_approval(call: ToolCall, tools: Toolset) -> bool:
     if tool is None or tool.permission != "sensitive" or call.problem:
         return False
     try:
-        _validate(call, tool)
+        validate_call(call, tool)
     except InvalidArguments:
         return False
     return True
@@ -123,38 +107,6 @@ class _Ready:
     abandoned: bool = False
 
 
-def _read(sent: ToolCall, tools: Toolset, *, truncated: bool) -> Iterator[ToolCall]:
-    parsed = arguments.parse(sent.raw, truncated=truncated)
-    name = tools.names.get(sent.name)
-    if name is None:
-        name = tools.names.get(arguments.resolve_name(sent.name, tools.names) or "", sent.name)
-    is_parallel = name not in tools and name.rpartition(".")[2] == "parallel"
-    if is_parallel and (inner := arguments.expand_parallel(parsed.arguments)):
-        for position, (inner_name, inner_raw) in enumerate(inner):
-            raw = inner_raw if isinstance(inner_raw, str) else _as_json(inner_raw)
-            call = ToolCall(sent.id if position == 0 else "", inner_name, raw=raw, repairs=("parallel",))
-            yield from _read(call, tools, truncated=truncated)
-        return
-    tool = tools.get(name)
-    if tool is not None:
-        parsed = arguments.unwrap(parsed, name, tool.parameters)
-    call = ToolCall(sent.id, name, parsed.arguments, sent.raw, (*sent.repairs, *parsed.repairs), parsed.problem)
-    if tool is not None and tool.permission == "sensitive" and not call.problem:
-        with contextlib.suppress(InvalidArguments):
-            call = _validate(call, tool)[1]  # who approves sees what will run
-    yield call
-
-
-def _new_id(run: Run, position: int, used: set[str]) -> str:
-    """Nine letters and digits, which every provider takes (Mistral takes nothing else); the same in every replay."""
-    for attempt in itertools.count():
-        seed = f"{run.id}:{run.turns}:{position}:{attempt}".encode()
-        made = hashlib.sha256(seed).hexdigest()[:9]
-        if made not in used:
-            return made
-    raise AssertionError  # count() does not end
-
-
 def _prepare_all(calls: tuple[ToolCall, ...], tools: Toolset, run: Run, deps: Any, done: Done) -> list[_Ready]:
     ready = []
     for call in calls:
@@ -170,15 +122,15 @@ def _prepare(call: ToolCall, tools: Toolset, run: Run, deps: Any) -> _Ready | To
     tool = tools.get(call.name)
     if tool is None:
         known = [tool.wire_name for tool in tools.values()]
-        return _malformed(call, arguments.unknown_tool(call.name, known, run.attempts_left))
+        return _malformed(call, arguments.unknown_tool(call.name, known, _attempts_left(run)))
     if call.problem:
         error = {"type": "unreadable", "loc": (), "msg": call.problem, "input": None}
-        return _malformed(call, arguments.complain(tool.wire_name, [error], tool.parameters, run.attempts_left))
+        return _malformed(call, arguments.complain(tool.wire_name, [error], tool.parameters, _attempts_left(run)))
     try:
-        values, mended = _validate(call, tool)
+        values, mended = validate_call(call, tool)
     except InvalidArguments as error:
-        text = arguments.complain(tool.wire_name, error.errors, tool.parameters, run.attempts_left)
-        return _malformed(call, text)
+        errors = [{**e, "msg": redact(e["msg"])} if e["type"] in _SPOKEN else e for e in error.errors]
+        return _malformed(call, arguments.complain(tool.wire_name, errors, tool.parameters, _attempts_left(run)))
     if tool.permission != "read" and (refusal := _refusal(call, tool, run.verdicts)):
         return ToolResult(call.id, refusal, is_error=True, reason="denied")
     ready = _Ready(call, tool, values, None, mended, run.limits.result_chars)
@@ -187,29 +139,12 @@ def _prepare(call: ToolCall, tools: Toolset, run: Run, deps: Any) -> _Ready | To
     return ready
 
 
+def _attempts_left(run: Run) -> int | None:
+    return run.attempts_left if run.id else None  # a call without a run has no next attempt
+
+
 def _malformed(call: ToolCall, text: str) -> ToolResult:
     return ToolResult(call.id, text, is_error=True, reason="malformed")
-
-
-def _validate(call: ToolCall, tool: Tool) -> tuple[dict[str, Any], ToolCall]:
-    """The values for the tool, and the call as it was understood. Raises InvalidArguments with the first errors."""
-    signature = tool.signature
-    tried, repairs, first = dict(call.arguments), call.repairs, None
-    for _ in range(_MENDING_ROUNDS + 1):
-        try:
-            values, unlisted = signature.validate(tried)
-        except InvalidArguments as error:
-            first = first or error
-            mended = arguments.mend(tried, error.errors, signature.optional, tool.parameters)
-            if mended is None:
-                break
-            tried, repairs = mended[0], (*repairs, *mended[1])
-        else:
-            if unlisted:
-                repairs = (*repairs, *(f"unlisted_key:{key}" for key in unlisted))
-                _log.warning("call %s of %r has keys that its models do not list: %s", call.id, call.name, unlisted)
-            return values, call if repairs == call.repairs else replace(call, arguments=tried, repairs=repairs)
-    raise first or InvalidArguments([])
 
 
 def _refusal(call: ToolCall, tool: Tool, verdicts: Mapping[str, Verdict]) -> str:
@@ -291,7 +226,7 @@ async def _call_in_thread(one: _Ready) -> Any:
     import asyncio
 
     work = functools.partial(contextvars.copy_context().run, _call, one, settle=False)
-    return await _finish(await asyncio.wrap_future(threads.start(work)))
+    return await _finish(await asyncio.wrap_future(threads.start(work)), one)
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,18 +236,24 @@ class _Raised:
     error: BaseException
 
 
+@dataclass(frozen=True, slots=True)
+class _Returned:
+    """What a tool returned, and its text, which is made while the tool's time runs."""
+
+    value: Any
+    text: str
+
+
 def _call(one: _Ready, *, settle: bool = True) -> Any:
     """Call a plain function; what it returns to be awaited is awaited here, or by the caller."""
     current_call.set(one.call.id)  # in a context of its own
     try:
         value = one.tool.call(one.values, one.context)
-        if type(value) in _PLAIN:
-            return value
-        if inspect.isawaitable(value) or hasattr(value, "__aiter__"):
-            if not settle:
-                return value
-            return threads.run_coroutine(_finish(value)).result()
-        return _drained(value)
+        if type(value) not in _PLAIN:
+            if inspect.isawaitable(value) or hasattr(value, "__aiter__"):
+                return threads.run_coroutine(_finish(value, one)).result() if settle else value
+            value = _drained(value)
+        return _Returned(value, render(value, one.limit))
     except BaseException as error:
         return _Raised(error)
 
@@ -323,23 +264,26 @@ async def _acall(one: _Ready) -> Any:
         value = one.tool.call(one.values, one.context)
     except BaseException as error:
         return _Raised(error)
-    return await _finish(value)
+    return await _finish(value, one)
 
 
-async def _finish(value: Any) -> Any:
+async def _finish(value: Any, one: _Ready) -> Any:
     from asyncio import CancelledError
 
     try:
         if inspect.isawaitable(value):
             value = await value
-        if not hasattr(value, "__aiter__"):
-            return _drained(value)
-        items = []
-        async for item in value:
-            items.append(item)
-            if len(items) > _MOST_ITEMS:
-                break
-        return _bounded(items)
+        if hasattr(value, "__aiter__"):
+            items = []
+            async for item in value:
+                items.append(item)
+                if len(items) > _MOST_ITEMS:
+                    break
+            value = _bounded(items)
+        if isinstance(value, _Returned | _Raised):
+            return value
+        value = _drained(value)
+        return _Returned(value, render(value, one.limit))
     except CancelledError:
         raise
     except BaseException as error:
@@ -360,34 +304,35 @@ def _run_here(one: _Ready) -> ToolResult:
     return _judge(one, contextvars.copy_context().run(_call, one))
 
 
-def _judge(one: _Ready, value: Any) -> ToolResult:
-    """What came of a call, as its result. KeyboardInterrupt and cancellation are raised again."""
-    seconds = time.perf_counter() - one.started
-    mended = one.mended is not one.call
-    repairs, got = (one.mended.repairs, one.mended.arguments) if mended else ((), None)
-    if not isinstance(value, _Raised):
-        return ToolResult(one.call.id, render(value, one.limit), False, "", repairs, got, seconds, value)
+def _judge(one: _Ready, outcome: Any) -> ToolResult:
+    """What came of a call, as its result. KeyboardInterrupt is raised again."""
+    if isinstance(outcome, _Returned):
+        return _result(one, outcome.text, value=outcome.value)
     from asyncio import CancelledError
 
-    error = value.error
-    if isinstance(error, (KeyboardInterrupt, CancelledError)):
+    error = outcome.error
+    if isinstance(error, KeyboardInterrupt):
         raise error
-    if isinstance(error, SystemExit):  # a function written for the command line must not end the program
-        error = ToolError(f"The tool ended itself with exit status {error.code!r}.")
+    if isinstance(error, CancelledError):  # the tool's own; that of the run arrives where it waits
+        error = ToolError("The tool cancelled itself.")
+    if isinstance(error, SystemExit) and isinstance(error.code, int | None):  # as functions for the command line do
+        error = ToolError(f"The tool ended itself with exit status {error.code}.")
     function = one.tool.function if isinstance(one.tool, FunctionTool) else type(one.tool).run
     spoken = isinstance(error, ToolError)
-    _log.error("tool %r failed in call %s", one.tool.name, one.call.id, exc_info=None if spoken else error)
+    level = logging.INFO if spoken else logging.ERROR
+    _log.log(level, "tool %r failed in call %s", one.tool.name, one.call.id, exc_info=None if spoken else error)
     text = explain(error, one.tool.name, function, reference="" if spoken else one.call.id)
-    return ToolResult(one.call.id, text, True, "failed", repairs, got, seconds)
+    return _result(one, render(text, one.limit), "failed")
 
 
 def _timed_out(one: _Ready) -> ToolResult:
-    text = f"The tool {one.tool.name!r} did not finish within {one.tool.timeout:g} seconds; it may still be at work."
     _log.error("tool %r timed out in call %s", one.tool.name, one.call.id)
-    return ToolResult(one.call.id, text, is_error=True, reason="timeout", seconds=one.tool.timeout or 0.0)
+    text = f"The tool {one.tool.name!r} did not finish within {one.tool.timeout:g} seconds; it may still be at work."
+    return _result(one, text, "timeout")
 
 
-def _as_json(value: Mapping[str, Any]) -> str:
-    from pydantic_core import to_json
-
-    return to_json(dict(value)).decode()
+def _result(one: _Ready, text: str, reason: str = "", value: Any = None) -> ToolResult:
+    is_mended = one.mended is not one.call
+    repairs, got = (one.mended.repairs, one.mended.arguments) if is_mended else ((), None)
+    seconds = time.perf_counter() - one.started
+    return ToolResult(one.call.id, text, bool(reason), reason, repairs, got, seconds, value)

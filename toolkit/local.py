@@ -239,8 +239,19 @@ def _answering(messages: Sequence[Message], room: int) -> list[Message]:
     results = "\n".join(result.content for result in messages[-1].tool_results)
     return [
         Message("system", "Answer the question in one short sentence, using only the tool result."),
+        *_WORDED,
         Message("user", f"Question: {_cut(request, room // 4)}\nTool result: {_cut(results, room)}"),
     ]
+
+
+_WORDED = (
+    Message("user", 'Question: When does the next train leave?\nTool result: {"train":"IC 518","leaves":"14:05"}'),
+    Message("assistant", "The next train, IC 518, leaves at 14:05."),
+    Message(
+        "user", 'Question: What is for lunch at Mario\'s?\nTool result: {"place":"Mario","dish":"pasta","price":12}'
+    ),
+    Message("assistant", "At Mario's there is pasta for 12."),
+)
 
 
 def _filling(tool: Tool, request: str, problem: str) -> list[Message]:

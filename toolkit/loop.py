@@ -34,9 +34,10 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds of one run; None is no bound.
+    """Bounds of one run.
 
-    `tool_calls` and `total_tokens` count over the run, `seconds` the time it was active. `concurrency` is how many
+    `tool_calls`, `total_tokens` and `seconds` (of activity, waiting for approval left out) count over the run; None is
+    no bound. `concurrency` is how many
     calls of a reply run at once. `malformed` replies in a row that no tool could read end the run, as do `repeats`
     equal calls with equal results. `result_chars` bounds what a model sees of one result.
     """
@@ -53,7 +54,9 @@ class Limits:
         least = {"concurrency": 1, "malformed": 1, "repeats": 2}
         for limit in fields(self):
             value = getattr(self, limit.name)
-            if value is not None and value < least.get(limit.name, 0):
+            if value is None and limit.default is None:
+                continue
+            if value is None or value < least.get(limit.name, 0):
                 raise ValueError(
                     f"Limits({limit.name}={value!r}) would let nothing happen. Give more, or leave it out."
                 )
@@ -205,11 +208,16 @@ def waiting(run: Run, gate: Gate) -> tuple[ToolCall, ...]:
 
 def _next_for_calls(run: Run, gate: Gate) -> Step:
     limits = run.limits
+    others = [call for call in run.open_calls if call.name != run.output]  # the answer itself falls under no limit
+    if run.finish == "refusal":
+        return Stop("refused", "Not run: the model refused in the same reply.")
+    if not others:
+        return CallTools(run.open_calls)
     if run.tool_choice == "none":
         return Stop("answered", "Not run: tools are switched off in this run.")
-    if run.turns >= run.max_turns and any(call.name != run.output for call in run.open_calls):
+    if run.turns >= run.max_turns:
         return Stop("max_turns", "Not run: the turn limit of this run is reached.")
-    if limits.tool_calls is not None and run.tool_calls + len(run.open_calls) > limits.tool_calls:
+    if limits.tool_calls is not None and run.tool_calls + len(others) > limits.tool_calls:
         return Stop("limit_reached", f"Not run: this run may make {limits.tool_calls} tool calls at most.")
     if _is_spent(run):
         return Stop("limit_reached", "Not run: a limit of this run is reached.")
@@ -256,7 +264,7 @@ def _answered(run: Run, calls: tuple[ToolCall, ...], results: tuple[Any, ...], e
     return replace(
         run,
         messages=(*run.messages, Message("tool", tool_results=results)),
-        tool_calls=run.tool_calls + len(calls),
+        tool_calls=run.tool_calls + sum(call.name != run.output for call in calls),
         # A later call may bear the same id: no verdict outlives its batch.
         verdicts={},
         decided={**run.decided, **run.verdicts} if run.verdicts else run.decided,

@@ -50,6 +50,9 @@ class ToolResult:
     seconds: float = 0.0
     value: Any = field(default=None, compare=False, repr=False)
 
+    def __str__(self) -> str:
+        return self.content
+
 
 @dataclass(frozen=True, slots=True)
 class Message:

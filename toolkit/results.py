@@ -49,7 +49,7 @@ class RunResult:
     @property
     def text(self) -> str:
         """The last text of the model in this run; empty where it said nothing. With an `output_type`, its JSON."""
-        if self.run.output and (answers := [call for call in self.calls if call.name == self.run.output]):
+        if self.run.output and (answers := [c for c in self.calls if c.name == self.run.output and not c.is_error]):
             return answers[-1].content
         said: list[str] = []
         for message in reversed(self.run.messages[self.run.history :]):

@@ -55,8 +55,9 @@ def run_agent_with_tools(
     """Ask a model, run the tools that it calls, and go on until it answers.
 
     prompt: the user's message.
-    model: a name, "local" or "local:PATH.gguf" for the embedded model, or a `Model`; None takes $TOOLKIT_MODEL, else
-        OpenAI's where $OPENAI_API_KEY is set, else the embedded model. `client`, `base_url`, `api_key` go with a name.
+    model: a name ("responses:NAME", "anthropic:NAME", "react:NAME" for these wires), "local" or "local:PATH.gguf" for
+        the embedded model, or a `Model`; None takes $TOOLKIT_MODEL, else OpenAI's where $OPENAI_API_KEY is set, else
+        the embedded model. `client`, `base_url`, `api_key` go with a name.
     tools: functions, Tools or a registry; None takes the global registry, where `@tool` registers.
     instructions: the system text.
     history: a result or messages (also Chat Completions dicts) to go on from; never changed.
@@ -73,7 +74,19 @@ def run_agent_with_tools(
     Outcomes are values: see `RunResult.stop_reason`. Raises ModelError where the model cannot be reached after
     retries, with the run attached as `error.run`; KeyboardInterrupt passes, with the run attached as well.
     """
-    setting = _setting(model, tools, output_type, approve, deps, on_event, on_text, client, base_url, api_key, options)
+    setting = _setting(
+        model=model,
+        tools=tools,
+        output_type=output_type,
+        approve=approve,
+        deps=deps,
+        on_event=on_event,
+        on_text=on_text,
+        client=client,
+        base_url=base_url,
+        api_key=api_key,
+        options=options,
+    )
     return drive(_begin(prompt, instructions, history, max_turns, tool_choice, limits, setting), setting)
 
 
@@ -97,8 +110,23 @@ async def arun_agent_with_tools(
     api_key: str | None = None,
     **options: Any,
 ) -> RunResult:
-    """As `run_agent_with_tools`, on the running event loop. Cancellation passes, with the run attached."""
-    setting = _setting(model, tools, output_type, approve, deps, on_event, on_text, client, base_url, api_key, options)
+    """As `run_agent_with_tools`, on the running event loop. Cancellation passes, with the run attached.
+
+    At Ctrl-C `asyncio.run` raises a KeyboardInterrupt of its own; the run is then on `error.__context__.run`.
+    """
+    setting = _setting(
+        model=model,
+        tools=tools,
+        output_type=output_type,
+        approve=approve,
+        deps=deps,
+        on_event=on_event,
+        on_text=on_text,
+        client=client,
+        base_url=base_url,
+        api_key=api_key,
+        options=options,
+    )
     return await adrive(_begin(prompt, instructions, history, max_turns, tool_choice, limits, setting), setting)
 
 
@@ -125,7 +153,19 @@ def resume(
     reply is undecided, the run stays paused and starts none of them. The other arguments are as for
     `run_agent_with_tools`. Raises ApprovalError for a verdict on a call that does not wait for one.
     """
-    setting = _setting(model, tools, output_type, approve, deps, on_event, on_text, client, base_url, api_key, options)
+    setting = _setting(
+        model=model,
+        tools=tools,
+        output_type=output_type,
+        approve=approve,
+        deps=deps,
+        on_event=on_event,
+        on_text=on_text,
+        client=client,
+        base_url=base_url,
+        api_key=api_key,
+        options=options,
+    )
     return drive(_decided(paused, verdicts or {}, max_turns, setting), setting)
 
 
@@ -162,11 +202,24 @@ async def aresume(
     **options: Any,
 ) -> RunResult:
     """As `resume`, on the running event loop."""
-    setting = _setting(model, tools, output_type, approve, deps, on_event, on_text, client, base_url, api_key, options)
+    setting = _setting(
+        model=model,
+        tools=tools,
+        output_type=output_type,
+        approve=approve,
+        deps=deps,
+        on_event=on_event,
+        on_text=on_text,
+        client=client,
+        base_url=base_url,
+        api_key=api_key,
+        options=options,
+    )
     return await adrive(_decided(paused, verdicts or {}, max_turns, setting), setting)
 
 
 def _setting(
+    *,
     model: str | Model | None,
     tools: ToolsGiven,
     output_type: Any,
@@ -183,8 +236,12 @@ def _setting(
     for name, given in (("approve", approve), ("on_event", on_event), ("on_text", on_text)):
         if given is not None and not callable(given):
             raise TypeError(f"{name} is a function, not {type(given).__name__}.")
+        if name != "approve" and inspect.iscoroutinefunction(given):
+            raise TypeError(f"{name} is a plain function; a coroutine function would not be awaited.")
     if tools is None:
         tools = REGISTRY
+        if not len(REGISTRY):
+            _log.warning("the run has no tools: nothing is registered, and none are given. Pass tools=… (or tools=())")
     elif callable(tools) or isinstance(tools, (str, Tool)):
         raise TypeError(f"tools is a list of tools or a ToolRegistry, not {tools!r}. Put it into a list.")
     registry = tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools)
@@ -222,6 +279,8 @@ def _begin(
         raise TypeError(f"tool_choice is a text, not {type(tool_choice).__name__}. To force a tool, give its name.")
     if not isinstance(limits, Limits | None):
         raise TypeError(f"limits is a Limits, not {type(limits).__name__}. Write limits=Limits(tool_calls=…).")
+    if tool_choice == "none" and setting.output:
+        raise ValueError('output_type makes the answer a call, so tool_choice="none" leaves no way to answer.')
     forced = tool_choice not in ("auto", "none")
     if forced and tool_choice != "required" and tool_choice not in setting.tools:
         raise ValueError(
@@ -256,9 +315,14 @@ def _decided(
     if not isinstance(paused, RunResult | Run):
         raise TypeError(f"A run is resumed from its result, its JSON, or error.run, not from {type(paused).__name__}.")
     run = paused if isinstance(paused, Run) else paused.run
+    if run.output != setting.output:
+        raise ValueError(f"The run was begun with{'' if run.output else 'out'} output_type. Resume it in the same way.")
+    if strangers := [c.name for c in getattr(paused, "waiting", ()) if c.name not in setting.tools]:
+        raise ValueError(f"Calls of {strangers} wait for approval, but tools= does not hold them.")
     if max_turns is not None:
         _check_turns(max_turns)
-        run = replace(run, max_turns=max_turns, stopped=None if run.stopped == "max_turns" else run.stopped)
+        is_cut = run.stopped == "max_turns" and run.messages[-1].role == "tool"  # else there was an answer
+        run = replace(run, max_turns=max_turns, stopped=None if is_cut else run.stopped)
     open_ids = [call.id for call in waiting(run, setting.gate)]
     if unknown := [call_id for call_id in verdicts if call_id not in open_ids]:
         raise ApprovalError(f"No call {unknown} waits for a verdict; these do: {open_ids}.")

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from toolkit.errors import ToolDefinitionError
+from toolkit.errors import ToolDefinitionError, ToolError
 
 Kind = inspect._ParameterKind
 MISSING: Any = inspect.Parameter.empty
@@ -125,7 +125,7 @@ class Signature:
             return None
         try:
             return self._validator[0].validate_json(text, extra="forbid")  # type: ignore[no-any-return]
-        except ValueError:
+        except Exception:  # a validator of the user's may raise anything
             return None
 
     def validate(self, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -143,6 +143,9 @@ class Signature:
             return validator.validate_json(text, extra=extra), ()
         except ValidationError as error:
             errors = error.errors(include_url=False)
+        except Exception as error:  # a validator of the user's that raised something else
+            said = str(error) if isinstance(error, ToolError) else f"{type(error).__name__} while it was checked"
+            raise InvalidArguments([{"type": "raised", "loc": (), "msg": said, "input": None}]) from error
         unlisted = [e["loc"] for e in errors if e["type"] == "extra_forbidden" and len(e["loc"]) > 1]
         if len(unlisted) == len(errors):  # what a model's own configuration makes of them is the tool's affair
             try:

@@ -24,6 +24,10 @@ class ScriptedModel(Model):
         self._script = script if callable(script) else iter(list(script))
         self.requests: list[ScriptedRequest] = []
 
+    @property
+    def prompted(self) -> ScriptedModel:  # the same script, whatever the route
+        return self
+
     def complete(
         self,
         messages: Sequence[Message],

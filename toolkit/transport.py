@@ -31,9 +31,10 @@ from toolkit.messages import Reply, whole_characters
 _log = logging.getLogger("toolkit")
 
 # As Ollama, vLLM, OpenRouter and others put it (public reports, 2026-11).
+_TOOLS = r"\b(?:tools|tool use|tool call(?:s|ing)|function calling|functions)\b"
 _NO_TOOLS = re.compile(
-    r"(does not|doesn't|not) support[\w ]{0,30}\b(tool|function)|no endpoints found that support tool|"
-    r"\b(tool|function)[\w' ]{0,30}(not supported|unsupported)",
+    rf"not support (?:the use of |native )?{_TOOLS}|n't support {_TOOLS}|no endpoints found that support tool"
+    rf"|{_TOOLS}['\"`]* (?:is|are) (?:not (?:currently )?supported|unsupported)",
     re.IGNORECASE,
 )
 _RETRIED = (408, 409, 429)

@@ -1,0 +1,95 @@
+"""What a reply asks for, made out: the names, ids and arguments of its calls."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from toolkit import arguments
+from toolkit.loop import Run
+from toolkit.messages import Reply, ToolCall
+from toolkit.schema import InvalidArguments
+from toolkit.tools import Tool, Toolset
+
+_log = logging.getLogger("toolkit")
+_MENDING_ROUNDS = 3
+
+
+def receive(reply: Reply, run: Run, tools: Toolset) -> Reply:
+    """Read the calls of a reply: names resolved, ids unique in the run, arguments out of their text and wrappers."""
+    if not reply.message.tool_calls:
+        return reply
+    used = {call.id for message in run.messages for call in message.tool_calls}
+    calls: list[ToolCall] = []
+    asked = list(reply.message.tool_calls)
+    for sent in asked:
+        is_cut = reply.finish == "length" and sent is asked[-1]
+        for call in _read(sent, tools, truncated=is_cut):
+            call_id = call.id if call.id and call.id not in used else _new_id(run, len(calls), used)
+            used.add(call_id)
+            calls.append(call if call_id == call.id else replace(call, id=call_id))
+    return replace(reply, message=replace(reply.message, tool_calls=tuple(calls)))
+
+
+def validate_call(call: ToolCall, tool: Tool) -> tuple[dict[str, Any], ToolCall]:
+    """The values for the tool, and the call as it was understood. Raises InvalidArguments with the first errors."""
+    signature = tool.signature
+    tried, repairs, first = dict(call.arguments), call.repairs, None
+    for _ in range(_MENDING_ROUNDS + 1):
+        try:
+            values, unlisted = signature.validate(tried)
+        except InvalidArguments as error:
+            first = first or error
+            mended = arguments.mend(tried, error.errors, signature.optional, tool.parameters)
+            if mended is None:
+                break
+            tried, repairs = mended[0], (*repairs, *mended[1])
+        else:
+            if unlisted:
+                repairs = (*repairs, *(f"unlisted_key:{key}" for key in unlisted))
+                _log.warning("call %s of %r has keys that its models do not list: %s", call.id, call.name, unlisted)
+            return values, call if repairs == call.repairs else replace(call, arguments=tried, repairs=repairs)
+    raise first or InvalidArguments([])
+
+
+def _read(sent: ToolCall, tools: Toolset, *, truncated: bool) -> Iterator[ToolCall]:
+    parsed = arguments.parse(sent.raw, truncated=truncated)
+    name = tools.names.get(sent.name)
+    if name is None:
+        name = tools.names.get(arguments.resolve_name(sent.name, tools.names) or "", sent.name)
+    is_parallel = name not in tools and name.rpartition(".")[2] == "parallel"
+    if is_parallel and (inner := arguments.expand_parallel(parsed.arguments)):
+        for position, (inner_name, inner_raw) in enumerate(inner):
+            raw = inner_raw if isinstance(inner_raw, str) else _as_json(inner_raw)
+            call = ToolCall(sent.id if position == 0 else "", inner_name, raw=raw, repairs=("parallel",))
+            yield from _read(call, tools, truncated=truncated)
+        return
+    tool = tools.get(name)
+    if tool is not None:
+        parsed = arguments.unwrap(parsed, name, tool.parameters)
+    call = ToolCall(sent.id, name, parsed.arguments, sent.raw, (*sent.repairs, *parsed.repairs), parsed.problem)
+    if tool is not None and tool.permission == "sensitive" and not call.problem:
+        with contextlib.suppress(InvalidArguments):
+            call = validate_call(call, tool)[1]  # who approves sees what will run
+    yield call
+
+
+def _new_id(run: Run, position: int, used: set[str]) -> str:
+    """Nine letters and digits, which every provider takes (Mistral takes nothing else); the same in every replay."""
+    for attempt in itertools.count():
+        seed = f"{run.id}:{run.turns}:{position}:{attempt}".encode()
+        made = hashlib.sha256(seed).hexdigest()[:9]
+        if made not in used:
+            return made
+    raise AssertionError  # count() does not end
+
+
+def _as_json(value: Mapping[str, Any]) -> str:
+    from pydantic_core import to_json
+
+    return to_json(dict(value)).decode()
