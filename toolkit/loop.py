@@ -174,17 +174,20 @@ def advance(run: Run, step: Step, outcome: Outcome = None, *, seconds: float = 0
     `exempt` names the tools that may be called over and over. Raises ValueError where an outcome does not answer
     its step: a call left out, answered twice, or a verdict missing.
     """
-    run = replace(run, seconds=run.seconds + seconds) if seconds else run
+    seconds += run.seconds
     match step, outcome:
-        case CallModel(), Reply(message, usage, finish):
-            run = replace(run, messages=(*step.messages, message), finish=finish)
-            return _without_output(replace(run, turns=run.turns + 1, usage=run.usage + usage))
+        case CallModel(messages), Reply(message, usage, finish):
+            said = (*messages, message)
+            turns, usage = run.turns + 1, run.usage + usage
+            run = replace(run, messages=said, finish=finish, turns=turns, usage=usage, seconds=seconds)
+            return _without_output(run)
         case CallTools(calls), tuple():
-            return _answered(run, calls, outcome, frozenset(exempt))
+            return _answered(run, calls, outcome, frozenset(exempt), seconds)
         case AskApproval(calls), Mapping():
             if missing := [call.id for call in calls if call.id not in outcome]:
                 raise ValueError(f"The calls {missing} were asked about, but got no verdict.")
-            return replace(run, verdicts={**run.verdicts, **{call.id: outcome[call.id] for call in calls}})
+            verdicts = {**run.verdicts, **{call.id: outcome[call.id] for call in calls}}
+            return replace(run, verdicts=verdicts, seconds=seconds)
         case Stop(reason, why), None:
             run = close(run, why) if why else run
             return replace(run, stopped=None if reason == "awaiting_approval" else reason)
@@ -240,7 +243,9 @@ def _is_spent(run: Run) -> bool:
     return (tokens is not None and run.usage.total_tokens >= tokens) or (seconds is not None and run.seconds >= seconds)
 
 
-def _answered(run: Run, calls: tuple[ToolCall, ...], results: tuple[Any, ...], exempt: frozenset[str]) -> Run:
+def _answered(
+    run: Run, calls: tuple[ToolCall, ...], results: tuple[Any, ...], exempt: frozenset[str], seconds: float
+) -> Run:
     if [call.id for call in calls] != [result.call_id for result in results]:
         raise ValueError("A batch is answered by exactly one result per call, in the order of the calls.")
     bad = [result.reason == "malformed" for result in results]
@@ -272,6 +277,7 @@ def _answered(run: Run, calls: tuple[ToolCall, ...], results: tuple[Any, ...], e
         repeated=repeated,
         fingerprint=fingerprint,
         stopped=stopped,
+        seconds=seconds,
     )
 
 

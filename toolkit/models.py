@@ -13,8 +13,9 @@ from typing import Any
 
 from toolkit.errors import ModelError
 from toolkit.messages import Message, Reply, ToolCall
+from toolkit.streams import Streamed
 from toolkit.tools import Tool
-from toolkit.transport import KEYWORDS, Streamed, Transport
+from toolkit.transport import KEYWORDS, Transport
 
 OPENAI_MODEL = "gpt-5.4-mini"
 """The model that is taken when only $OPENAI_API_KEY is set."""

@@ -12,7 +12,6 @@ import contextvars
 import functools
 import importlib
 import inspect
-import json
 import logging
 import operator
 import os
@@ -22,11 +21,12 @@ import time
 import types
 import weakref
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from toolkit import threads
 from toolkit.errors import MalformedReply, ModelError, ToolsRefused
-from toolkit.messages import Reply, whole_characters
+from toolkit.messages import Reply
+from toolkit.streams import EndedEarly, Streamed, parsed
 
 _log = logging.getLogger("toolkit")
 
@@ -48,63 +48,6 @@ Body = dict[str, Any]
 Options = Mapping[str, Any]
 
 
-class Assembly(Protocol):
-    """A streamed reply, put together from its chunks: `add` returns the text that became visible."""
-
-    def add(self, chunk: Mapping[str, Any]) -> str: ...
-    def body(self) -> dict[str, Any]: ...
-
-
-class Streamed:
-    """A reply on its way. Its text is shown as it comes.
-
-    Where the stream breaks and the reply is asked for again, what was shown already is not shown twice: the new
-    text is shown from where it goes on, or differs.
-    """
-
-    def __init__(self, assemble: Callable[[], Assembly], on_text: Callable[[str], None]) -> None:
-        self._assemble, self._on_text = assemble, on_text
-        self._shown = ""
-
-    def begin(self) -> None:
-        self._assembly = self._assemble()
-        self._ahead = self._shown
-        self._rest = b""
-
-    def feed(self, data: bytes) -> None:
-        """Take bytes of server-sent events in."""
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
-            if line.startswith(b"data:") and (payload := line[5:].strip()) not in (b"", b"[DONE]"):
-                self.take(_parsed(payload))
-
-    def take(self, chunk: Any) -> None:
-        piece = self._assembly.add(chunk) if isinstance(chunk, Mapping) else ""
-        if piece and self._ahead:
-            differs = (at for at, (new, old) in enumerate(zip(piece, self._ahead, strict=False)) if new != old)
-            common = next(differs, min(len(piece), len(self._ahead)))
-            self._ahead = self._ahead[common:] if common == len(piece) else ""
-            piece = piece[common:]
-        if piece:
-            self._shown += piece
-            self._on_text(piece)
-
-    def show_rest(self, text: str) -> None:
-        """Show a text that did not come as a stream: some servers answer with the whole reply all the same."""
-        if not self._shown and text:
-            self._on_text(text)
-
-    def end(self) -> dict[str, Any]:
-        try:
-            return self._assembly.body()
-        except MalformedReply as error:
-            raise _EndedEarly(str(error), status=error.status) from error
-
-
-class _EndedEarly(MalformedReply):
-    """A stream without its end; the same request may well succeed."""
-
-
 class Transport:
     """The way to one server. `sdk` is "openai" or "anthropic", `method` the client's ordinary method for a wire."""
 
@@ -117,29 +60,47 @@ class Transport:
 
     def ask(self, body: Body, options: Options, streamed: Streamed | None, read: Callable[[Any], Reply]) -> Reply:
         """What `read` makes of the response. Raises ModelError when the retries are used up or it is refused."""
+        failed: list[Exception] = []
+
+        def attempt() -> Reply:
+            if failed:
+                raise failed.pop()  # for the policy, the first attempt has been made
+            return read(self._attempt(body, options, streamed))
+
         try:
-            reply: Reply = self._retrying(lambda: read(self._attempt(body, options, streamed)))
+            try:
+                return attempt()  # without the policy, whose machinery costs more than the rest of the toolkit
+            except Exception as error:
+                failed.append(error)
+                reply: Reply = self._retrying(attempt)
+                return reply
         except Exception as error:
             if (told := self._as_model_error(error)) is None:
                 raise
             raise told from error
-        return reply
 
     async def aask(
         self, body: Body, options: Options, streamed: Streamed | None, read: Callable[[Any], Reply]
     ) -> Reply:
         """As `ask`, on the running event loop."""
+        failed: list[Exception] = []
 
         async def attempt() -> Reply:
+            if failed:
+                raise failed.pop()
             return read(await self._aattempt(body, options, streamed))
 
         try:
-            reply: Reply = await self._aretrying(attempt)
+            try:
+                return await attempt()
+            except Exception as error:
+                failed.append(error)
+                reply: Reply = await self._aretrying(attempt)
+                return reply
         except Exception as error:
             if (told := self._as_model_error(error)) is None:
                 raise
             raise told from error
-        return reply
 
     def is_at(self, address: str) -> bool:
         """Whether requests go to this address, the SDK's own where none was given."""
@@ -176,7 +137,7 @@ class Transport:
         response = client.post(self.path, **_posted(body, options, streamed))
         try:
             if not streamed or not _is_event_stream(response):
-                return _parsed(response.read())
+                return parsed(response.read())
             for data in response.iter_bytes():  # to its end, which keeps the connection
                 streamed.feed(data)
             return streamed.end()
@@ -196,7 +157,7 @@ class Transport:
         response = await client.post(self.path, **_posted(body, options, streamed))
         try:
             if not streamed or not _is_event_stream(response):
-                return _parsed(await response.aread())
+                return parsed(await response.aread())
             async for data in response.aiter_bytes():
                 streamed.feed(data)
             return streamed.end()
@@ -291,7 +252,7 @@ class Transport:
                 return False
             return _is_passing_status(error.status_code) and (_retry_after(error) or 0.0) <= _LONGEST_WAIT
         if isinstance(error, MalformedReply):
-            return isinstance(error, _EndedEarly) if error.status is None else _is_passing_status(error.status)
+            return isinstance(error, EndedEarly) if error.status is None else _is_passing_status(error.status)
         return isinstance(error, (self._library.APIConnectionError, httpx2.TransportError))
 
     def _as_model_error(self, error: Exception) -> ModelError | None:
@@ -346,19 +307,6 @@ async def _open_until_loop_ends(client: Any) -> AsyncGenerator[Any, None]:
 def _is_event_stream(response: Any) -> bool:
     """Some servers answer a request for a stream with the whole reply."""
     return "json" not in response.headers.get("content-type", "")
-
-
-def _parsed(content: bytes) -> Any:
-    from pydantic_core import from_json
-
-    try:
-        return from_json(content, allow_inf_nan=False)
-    except ValueError:
-        pass
-    try:  # one odd character or number is no reason to lose a reply
-        return whole_characters(json.loads(content.decode("utf-8-sig", "replace"), parse_constant=lambda _: None))
-    except (ValueError, RecursionError) as error:
-        raise MalformedReply(f"The server answered with something that is no JSON: {content[:200]!r}") from error
 
 
 async def _awaited(answer: Any) -> Any:

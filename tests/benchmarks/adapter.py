@@ -1,7 +1,8 @@
 """This toolkit for the side-by-side benchmark: its public functions, with their defaults.
 
 A single call is measured on the caller's own thread, as a tool with `timeout=None` runs; the class
-`OnWorker` measures the default, a worker thread that bounds the call to 60 seconds.
+`OnWorker` measures the default, a worker thread that bounds the call to 60 seconds. `Wide` allows 32 calls at once,
+where the default is 16.
 """
 
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ class Toolkit(Adapter):
     imports = "from toolkit import tool, run_agent_with_tools, arun_agent_with_tools"
     notes: ClassVar = {"loop": "run_agent_with_tools / arun_agent_with_tools", "dispatch": "ToolRegistry.call"}
     timeout = None
+    concurrency = 16
 
     def declare(self, functions):
         from toolkit import ToolRegistry, tool
@@ -35,15 +37,16 @@ class Toolkit(Adapter):
         return lambda arguments: registry.call(made.name, arguments).content
 
     def open(self, model, functions, max_turns, concurrency=1):
-        from toolkit import Model, ToolRegistry
+        from toolkit import Limits, Model, ToolRegistry
 
         asked = Model(model, base_url=self.base_url, api_key=self.api_key)
-        return SimpleNamespace(model=asked, tools=ToolRegistry(functions), max_turns=max_turns)
+        limits = Limits(concurrency=self.concurrency)
+        return SimpleNamespace(model=asked, tools=ToolRegistry(functions), max_turns=max_turns, limits=limits)
 
     def run(self, s, prompt):
         from toolkit import run_agent_with_tools
 
-        return str(run_agent_with_tools(prompt, model=s.model, tools=s.tools, max_turns=s.max_turns))
+        return str(run_agent_with_tools(prompt, model=s.model, tools=s.tools, max_turns=s.max_turns, limits=s.limits))
 
     async def aopen(self, model, functions, max_turns, concurrency=1):
         return self.open(model, functions, max_turns, concurrency)
@@ -51,7 +54,9 @@ class Toolkit(Adapter):
     async def arun(self, s, prompt):
         from toolkit import arun_agent_with_tools
 
-        return str(await arun_agent_with_tools(prompt, model=s.model, tools=s.tools, max_turns=s.max_turns))
+        return str(
+            await arun_agent_with_tools(prompt, model=s.model, tools=s.tools, max_turns=s.max_turns, limits=s.limits)
+        )
 
     def stream(self, s, prompt):
         """Text comes through a callback, so the run has a thread of its own."""
@@ -83,28 +88,20 @@ class Toolkit(Adapter):
         await task
 
 
+LOOPS = ("W1", "W1b", "W1c", "W2", "W2r", "W3s", "W3x", "W3a", "W6", "W6h", "W7", "W7c", "W8", "W8t")
+PARALLEL = ("W4s", "W4x", "W4a")
+
+
 class OnWorker(Toolkit):
     name = "toolkit_worker"
-    skip = (
-        "W1",
-        "W1b",
-        "W1c",
-        "W2",
-        "W2r",
-        "W3s",
-        "W3x",
-        "W3a",
-        "W4s",
-        "W4x",
-        "W4a",
-        "W6",
-        "W6h",
-        "W7",
-        "W7c",
-        "W8",
-        "W8t",
-    )
+    skip = (*LOOPS, *PARALLEL)
     timeout = 60.0
+
+
+class Wide(Toolkit):
+    name = "toolkit_wide"
+    skip = (*LOOPS, "W5", "W5n")
+    concurrency = 32
 
 
 ADAPTER = Toolkit
