@@ -689,3 +689,11 @@ def test_a_server_that_refuses_null_gets_an_empty_text(run: Runner) -> None:
         model = Model("m", base_url=server.base_url, info=ModelInfo(null_content=False))
         run("q", model=model, tools=tools())
     assert server.bodies[1]["messages"][1]["content"] == ""
+
+
+def test_one_call_at_a_time_is_asked_for_where_a_model_makes_no_more(run: Runner) -> None:
+    with ChatServer("done", "done") as server:
+        model = Model("m", base_url=server.base_url, info=ModelInfo(parallel_calls=False))
+        run("q", model=model, tools=tools())
+        run("q", model=model, tools=[])
+    assert [body.get("parallel_tool_calls") for body in server.bodies] == [False, None]

@@ -41,7 +41,8 @@ class ModelInfo:
     """What a model and its server can do. Stated, not guessed: give your own to `Model` where it differs.
 
     Without `function_calling` the tools are described in the prompt; with `structured_output` the reply is then held to
-    a JSON Schema. `strict` tools are OpenAI's. Without `null_content` the content beside calls is "", as Ollama wants.
+    a JSON Schema. Without `parallel_calls` one call at a time is asked for. `strict` tools are OpenAI's. Without
+    `null_content` the content beside calls is "", as Ollama wants.
     """
 
     function_calling: bool = True
@@ -178,6 +179,8 @@ class Model:
             streamed = Streamed(lambda: self._dialect.assembly([tool.wire_name for tool in tools]), on_text)
         is_prompted = self._dialect.DIALECT == "prompted"
         form = {"structured": self.info.structured_output} if is_prompted else {}
+        if not self.info.parallel_calls and not is_prompted:
+            fields.setdefault("parallel_tool_calls", False)
         body = self._dialect.encode(
             messages, tools, model=self.name, tool_choice=tool_choice, strict=strict, options=fields, **form
         )
