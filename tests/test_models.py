@@ -691,6 +691,13 @@ def test_a_server_that_refuses_null_gets_an_empty_text(run: Runner) -> None:
     assert server.bodies[1]["messages"][1]["content"] == ""
 
 
+def test_refusing_null_does_no_harm_on_a_wire_that_sends_none(run: Runner) -> None:
+    said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "nine"}]}
+    client = SimpleNamespace(responses=SimpleNamespace(create=lambda **_: {"status": "completed", "output": [said]}))
+    model = Model("m", wire="responses", client=client, info=ModelInfo(null_content=False))
+    assert str(run("q", model=model, tools=[])) == "nine"
+
+
 def test_one_call_at_a_time_is_asked_for_where_a_model_makes_no_more(run: Runner) -> None:
     with ChatServer("done", "done") as server:
         model = Model("m", base_url=server.base_url, info=ModelInfo(parallel_calls=False))

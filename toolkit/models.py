@@ -184,7 +184,7 @@ class Model:
         body = self._dialect.encode(
             messages, tools, model=self.name, tool_choice=tool_choice, strict=strict, options=fields, **form
         )
-        for message in () if self.info.null_content else body["messages"]:
+        for message in () if self.info.null_content else body.get("messages", ()):  # Responses has none
             message["content"] = "" if message["content"] is None else message["content"]
         # Without tools in the prompt, nothing in the reply is meant for the toolkit.
         decode = (
