@@ -8,7 +8,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypedDict, get_args
+from typing import Any, get_args
 
 from toolkit import events, threads
 from toolkit.errors import ToolsRefused
@@ -129,21 +129,13 @@ async def adrive(run: Run, setting: Setting) -> RunResult:
         raise
 
 
-class _Asked(TypedDict):
-    tool_choice: str
-    options: Mapping[str, Any]
-    on_text: Callable[[str], None] | None
-
-
-def _asked(tool_choice: str, setting: Setting) -> _Asked:
-    return {"tool_choice": tool_choice, "options": setting.options, "on_text": setting.on_text}
-
-
 def _perform(step: Step, run: Run, setting: Setting, done: Done) -> Outcome:
     match step:
         case CallModel(messages, tool_choice):
             model = setting.model.prompted if run.route else setting.model
-            reply = model.complete(messages, setting.shown, **_asked(tool_choice, setting))
+            reply = model.complete(
+                messages, setting.shown, tool_choice=tool_choice, options=setting.options, on_text=setting.on_text
+            )
             return receive(reply, run, setting.tools)
         case AskApproval(calls):
             return {call.id: _ask(setting.approve, call) for call in calls}
@@ -156,7 +148,9 @@ async def _aperform(step: Step, run: Run, setting: Setting, done: Done) -> Outco
     match step:
         case CallModel(messages, tool_choice):
             model = setting.model.prompted if run.route else setting.model
-            reply = await model.acomplete(messages, setting.shown, **_asked(tool_choice, setting))
+            reply = await model.acomplete(
+                messages, setting.shown, tool_choice=tool_choice, options=setting.options, on_text=setting.on_text
+            )
             return receive(reply, run, setting.tools)
         case AskApproval(calls):
             return {call.id: await _aask(setting.approve, call) for call in calls}
@@ -185,7 +179,7 @@ def _ask(approve: Approver | None, call: ToolCall) -> Verdict:
         return Verdict("defer")
     try:
         answer = approve(replace(call, arguments=copied(call.arguments)))  # what it does to them changes nothing
-        return read_verdict(threads.run_coroutine(_awaited(answer)).result() if inspect.isawaitable(answer) else answer)
+        return read_verdict(threads.wait_for(answer) if inspect.isawaitable(answer) else answer)
     except Exception:
         _log.exception("the approver failed on call %s of %r; the call waits", call.id, call.name)
         return Verdict("defer")
@@ -200,10 +194,6 @@ async def _aask(approve: Approver | None, call: ToolCall) -> Verdict:
     except Exception:
         _log.exception("the approver failed on call %s of %r; the call waits", call.id, call.name)
         return Verdict("defer")
-
-
-async def _awaited(answer: Awaitable[Any]) -> Any:
-    return await answer
 
 
 def read_verdict(answer: Any) -> Verdict:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from toolkit.dialects.chat import read_message
 from toolkit.loop import Run
-from toolkit.messages import Message, ToolCall, ToolResult, whole_characters
+from toolkit.messages import Message, ToolCall, ToolResult, new_call_id, whole_characters
 from toolkit.results import RunResult
 
 Conversation = RunResult | Run | Sequence[Message | Mapping[str, Any]] | None
@@ -55,10 +54,7 @@ def _message(one: Any, position: int) -> Message:
 
 
 def _unique(call: ToolCall, used: set[str]) -> ToolCall:
-    made, attempt = call.id, 0
-    while not made or made in used:
-        made = hashlib.sha256(f"history:{len(used)}:{attempt}".encode()).hexdigest()[:9]
-        attempt += 1
+    made = call.id if call.id and call.id not in used else new_call_id(f"history:{len(used)}", used)
     used.add(made)
     return call if made == call.id else replace(call, id=made)
 

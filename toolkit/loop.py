@@ -37,9 +37,8 @@ class Limits:
     """Bounds of one run.
 
     `tool_calls`, `total_tokens` and `seconds` (of activity, waiting for approval left out) count over the run; None is
-    no bound. `concurrency` is how many
-    calls of a reply run at once. `malformed` replies in a row that no tool could read end the run, as do `repeats`
-    equal calls with equal results. `result_chars` bounds what a model sees of one result.
+    no bound. `concurrency` is how many calls of a reply run at once. `malformed` replies in a row that no tool could
+    read end the run, as do `repeats` equal calls with equal results. `result_chars` bounds what a model sees of one.
     """
 
     tool_calls: int | None = None

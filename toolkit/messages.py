@@ -5,7 +5,9 @@ Frozen dataclasses that compare by value. Nothing here needs a model, a network 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import hashlib
+import itertools
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -132,3 +134,16 @@ def whole_characters(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {whole_characters(key): whole_characters(each) for key, each in value.items()}
     return [whole_characters(each) for each in value] if isinstance(value, list) else value
+
+
+def as_json(value: Mapping[str, Any]) -> str:
+    """An object as compact JSON text."""
+    from pydantic_core import to_json
+
+    return to_json(dict(value)).decode()
+
+
+def new_call_id(seed: str, used: Collection[str]) -> str:
+    """Nine letters and digits, which every provider takes (Mistral takes nothing else); the same in every replay."""
+    made = (hashlib.sha256(f"{seed}:{attempt}".encode()).hexdigest()[:9] for attempt in itertools.count())
+    return next(call_id for call_id in made if call_id not in used)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.errors import ModelError
-from toolkit.messages import Message, Reply, ToolCall
+from toolkit.messages import Message, Reply, ToolCall, as_json
 from toolkit.streams import Streamed
 from toolkit.tools import Tool
 from toolkit.transport import KEYWORDS, Transport
@@ -158,7 +158,7 @@ class Model:
         leaked = read_leaked(message.text, {tool.wire_name: tool.parameters for tool in tools})
         if leaked is None:
             return reply
-        calls = tuple(ToolCall("", name, raw=_as_json(given), repairs=("leaked",)) for name, given in leaked.calls)
+        calls = tuple(ToolCall("", name, raw=as_json(given), repairs=("leaked",)) for name, given in leaked.calls)
         return replace(reply, message=replace(message, text=leaked.text, tool_calls=calls))
 
     def _request(
@@ -262,9 +262,3 @@ def _local(path: str) -> Model:
     from toolkit.local import LocalModel
 
     return LocalModel(Path(path) if path else None)
-
-
-def _as_json(value: Mapping[str, Any]) -> str:
-    from pydantic_core import to_json
-
-    return to_json(value).decode()

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import itertools
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 from toolkit import arguments
 from toolkit.loop import Run
-from toolkit.messages import Reply, ToolCall
+from toolkit.messages import Reply, ToolCall, as_json, new_call_id
 from toolkit.schema import InvalidArguments
 from toolkit.tools import Tool, Toolset
 
@@ -30,7 +28,8 @@ def receive(reply: Reply, run: Run, tools: Toolset) -> Reply:
     for sent in asked:
         is_cut = reply.finish == "length" and sent is asked[-1]
         for call in _read(sent, tools, truncated=is_cut):
-            call_id = call.id if call.id and call.id not in used else _new_id(run, len(calls), used)
+            is_fit = call.id and call.id not in used
+            call_id = call.id if is_fit else new_call_id(f"{run.id}:{run.turns}:{len(calls)}", used)
             used.add(call_id)
             calls.append(call if call_id == call.id else replace(call, id=call_id))
     return replace(reply, message=replace(reply.message, tool_calls=tuple(calls)))
@@ -65,7 +64,7 @@ def _read(sent: ToolCall, tools: Toolset, *, truncated: bool) -> Iterator[ToolCa
     is_parallel = name not in tools and name.rpartition(".")[2] == "parallel"
     if is_parallel and (inner := arguments.expand_parallel(parsed.arguments)):
         for position, (inner_name, inner_raw) in enumerate(inner):
-            raw = inner_raw if isinstance(inner_raw, str) else _as_json(inner_raw)
+            raw = inner_raw if isinstance(inner_raw, str) else as_json(inner_raw)
             call = ToolCall(sent.id if position == 0 else "", inner_name, raw=raw, repairs=("parallel",))
             yield from _read(call, tools, truncated=truncated)
         return
@@ -77,19 +76,3 @@ def _read(sent: ToolCall, tools: Toolset, *, truncated: bool) -> Iterator[ToolCa
         with contextlib.suppress(InvalidArguments):
             call = validate_call(call, tool)[1]  # who approves sees what will run
     yield call
-
-
-def _new_id(run: Run, position: int, used: set[str]) -> str:
-    """Nine letters and digits, which every provider takes (Mistral takes nothing else); the same in every replay."""
-    for attempt in itertools.count():
-        seed = f"{run.id}:{run.turns}:{position}:{attempt}".encode()
-        made = hashlib.sha256(seed).hexdigest()[:9]
-        if made not in used:
-            return made
-    raise AssertionError  # count() does not end
-
-
-def _as_json(value: Mapping[str, Any]) -> str:
-    from pydantic_core import to_json
-
-    return to_json(dict(value)).decode()

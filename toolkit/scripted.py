@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from toolkit.messages import Message, Reply, ToolCall
+from toolkit.messages import Message, Reply, ToolCall, as_json
 from toolkit.models import Model, ModelInfo
 from toolkit.tools import Tool
 
@@ -90,7 +90,5 @@ def _as_reply(played: Any) -> Reply:
 
 def _with_raw(message: Message) -> Message:
     """Calls written with `arguments` get the text that a model would have sent."""
-    from pydantic_core import to_json
-
-    calls = (replace(c, raw=to_json(dict(c.arguments)).decode()) if not c.raw else c for c in message.tool_calls)
+    calls = (replace(c, raw=as_json(c.arguments)) if not c.raw else c for c in message.tool_calls)
     return replace(message, tool_calls=tuple(calls))

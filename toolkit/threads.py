@@ -8,7 +8,7 @@ import os
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any
 
@@ -66,6 +66,15 @@ def run_coroutine(coroutine: Coroutine[Any, Any, Any]) -> Future[Any]:
             threading.Thread(target=_Loop.loop.run_forever, name="toolkit-loop", daemon=True).start()
     future: Future[Any] = asyncio.run_coroutine_threadsafe(_marked(coroutine), _Loop.loop)
     return future
+
+
+def wait_for(awaitable: Awaitable[Any]) -> Any:
+    """What comes of an awaitable, awaited on the private event loop."""
+    return run_coroutine(_awaited(awaitable)).result()
+
+
+async def _awaited(awaitable: Awaitable[Any]) -> Any:
+    return await awaitable
 
 
 _inside: contextvars.ContextVar[bool] = contextvars.ContextVar("inside_private_loop", default=False)

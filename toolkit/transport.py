@@ -128,7 +128,7 @@ class Transport:
         if not self._is_plain(client):
             answer = _called(self._method_of(client), body, options)
             if inspect.isawaitable(answer):
-                answer = threads.run_coroutine(_awaited(answer)).result()
+                answer = threads.wait_for(answer)
             if not streamed or not isinstance(answer, Iterator):
                 return _as_dict(answer)
             for chunk in answer:
@@ -307,10 +307,6 @@ async def _open_until_loop_ends(client: Any) -> AsyncGenerator[Any, None]:
 def _is_event_stream(response: Any) -> bool:
     """Some servers answer a request for a stream with the whole reply."""
     return "json" not in response.headers.get("content-type", "")
-
-
-async def _awaited(answer: Any) -> Any:
-    return await answer
 
 
 def _as_dict(answer: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 from toolkit.arguments import parse
 from toolkit.errors import MalformedReply
-from toolkit.messages import Finish, Message, Reply, ToolCall, ToolResult, Usage
+from toolkit.messages import Finish, Message, Reply, ToolCall, ToolResult, Usage, as_json
 from toolkit.tools import Tool, tool_entry, wire_name
 
 PATH = "/chat/completions"
@@ -120,7 +120,7 @@ def _call(call: ToolCall, sent: Mapping[str, Any] | None, names: Mapping[str, st
     name = names.get(call.name) or wire_name(call.name or "unnamed")
     is_object = isinstance(call.raw, str) and call.raw.lstrip()[:1] == "{"
     verbatim = is_object and not call.repairs and not call.problem
-    function = {"name": name, "arguments": call.raw if verbatim else _as_json(call.arguments)}
+    function = {"name": name, "arguments": call.raw if verbatim else as_json(call.arguments)}
     if isinstance(sent, Mapping):
         inner = sent.get("function")
         function = {**inner, **function} if isinstance(inner, Mapping) else function
@@ -184,9 +184,3 @@ def _status(body: Any) -> int | None:
     error = body.get("error") if isinstance(body, Mapping) else None
     code = error.get("code") if isinstance(error, Mapping) else None
     return code if isinstance(code, int) else None
-
-
-def _as_json(arguments: Mapping[str, Any]) -> str:
-    from pydantic_core import to_json
-
-    return to_json(arguments).decode()

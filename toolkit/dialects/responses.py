@@ -12,7 +12,7 @@ from itertools import islice, takewhile
 from typing import Any
 
 from toolkit.errors import MalformedReply
-from toolkit.messages import Finish, Message, Reply, ToolCall, Usage
+from toolkit.messages import Finish, Message, Reply, ToolCall, Usage, as_json
 from toolkit.tools import Tool, tool_entry, wire_name
 
 PATH = "/responses"
@@ -236,7 +236,7 @@ def _call_item(call: ToolCall, sent: Mapping[str, Any], names: Mapping[str, str]
     item["type"] = "function_call"
     item["call_id"] = _call_id(call.id)
     item["name"] = names.get(call.name) or wire_name(call.name or "unnamed")
-    item["arguments"] = call.raw if verbatim else _as_json(call.arguments)
+    item["arguments"] = call.raw if verbatim else as_json(call.arguments)
     return item
 
 
@@ -280,9 +280,3 @@ def _failure(what: str, body: Any) -> MalformedReply:
     message, code = told.get("message"), told.get("code")
     status = _STATUSES.get(code) if isinstance(code, str) else code if isinstance(code, int) else None
     return MalformedReply(f"{what}: {str(message)[:300]}" if message else f"{what}.", status=status)
-
-
-def _as_json(arguments: Mapping[str, Any]) -> str:
-    from pydantic_core import to_json
-
-    return to_json(arguments).decode()
