@@ -158,17 +158,19 @@ def test_a_forced_call_that_failed_is_made_again(model: LocalModel) -> None:
     ]
     (again,) = model.complete(conversation, [WEATHER], tool_choice="get_weather").message.tool_calls
     assert again.arguments["city"] == "Oslo"
-    assert again.id != "a"
 
 
 @pytest.mark.local
-def test_ids_are_derived_and_unique(model: LocalModel) -> None:
-    first = the_call(model, "Weather in Rome?", WEATHER)
-    assert re.fullmatch("[a-z0-9]{9}", first.id)
-    assert the_call(model, "Weather in Rome?", WEATHER) == first
-    said = [*asked("Weather in Rome?"), Message("assistant", tool_calls=(first,)), *asked("Weather in Rome?")]
-    (second,) = model.complete(said, [WEATHER]).message.tool_calls
-    assert second.id != first.id
+def test_the_calls_of_a_conversation_have_ids_of_their_own(model: LocalModel) -> None:
+    def get_weather(city: str) -> str:
+        """Current weather for a city."""
+        return f"{city}: 21 degrees"
+
+    first = run_agent_with_tools("Weather in Rome?", model=model, tools=[get_weather])
+    second = run_agent_with_tools("Weather in Rome?", model=model, tools=[get_weather], history=first)
+    ids = [call.id for message in second.messages for call in message.tool_calls]
+    assert len(ids) == len(set(ids)) == 2
+    assert all(re.fullmatch("[a-z0-9]{9}", call_id) for call_id in ids)
 
 
 def nested(depth: int) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -112,7 +111,6 @@ class _Turn:
     requests: tuple[_Request, ...]
     asked: str = ""  # by the user
     tool: Tool | None = None
-    ids: frozenset[str] = frozenset()  # of the conversation so far
 
     def read(self, reply: Reply) -> Reply:
         """The reply of the turn: the text as it is, or the call that it holds the arguments of."""
@@ -123,16 +121,8 @@ class _Turn:
         mended, repairs = _without_guesses(arguments, self.tool.parameters, self.asked)
         if repairs:
             raw = json.dumps(mended, ensure_ascii=False)
-        call = ToolCall(self._id(raw), self.tool.name, mended, raw, repairs, problem)
+        call = ToolCall("", self.tool.name, mended, raw, repairs, problem)
         return replace(reply, message=Message("assistant", tool_calls=(call,)))
-
-    def _id(self, raw: str) -> str:
-        """Nine characters, as the strictest servers want them, derived so that a run can be repeated."""
-        assert self.tool is not None
-        text = f"{len(self.ids)} {self.tool.name} {raw}"
-        while (made := hashlib.sha256(text.encode()).hexdigest()[:9]) in self.ids:
-            text += "+"
-        return made
 
 
 _NO_ARGUMENTS = Reply(Message("assistant", "{}"))
@@ -194,9 +184,8 @@ def _plan(messages: Sequence[Message], tools: Sequence[Tool], tool_choice: str, 
         asked = [_answering(messages, room) if results else _chat(messages, room) for room in _ROOMS]
         fields = {"temperature": 0, "max_tokens": MAX_TEXT_TOKENS, **options}
         return _Turn(tuple(_Request(each, fields, each is asked[-1]) for each in asked), request)
-    ids = frozenset(call.id for message in messages for call in message.tool_calls)
     if not tool.parameters.get("properties"):
-        return _Turn((), request, tool, ids)
+        return _Turn((), request, tool)
     problem = next((result.content for result in results if result.is_error), "")
     requests = [
         _Request(_filling(tool, _cut(request, room), _cut(problem, 300)), _format(schema, options), is_last)
@@ -204,7 +193,7 @@ def _plan(messages: Sequence[Message], tools: Sequence[Tool], tool_choice: str, 
             _ROOMS, _schemas(tool.parameters, _bounds(request)), (False, True), strict=True
         )
     ]
-    return _Turn(tuple(requests), request, tool, ids)
+    return _Turn(tuple(requests), request, tool)
 
 
 _ROOMS = (CHARACTERS, FEWER_CHARACTERS)
