@@ -345,10 +345,22 @@ def test_no_reply(body: Any) -> None:
         chat.decode(body)
 
 
-@pytest.mark.parametrize("error", [{"message": "overloaded", "code": 503}, "overloaded", {"message": "overloaded"}])
-def test_an_error_in_a_success_is_told(error: Any) -> None:
-    with pytest.raises(MalformedReply, match=r"no choices.*overloaded"):
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        ({"message": "overloaded", "code": 503}, 503),
+        ({"message": "overloaded", "code": "server_is_overloaded"}, 503),
+        ({"message": "overloaded", "type": "server_error", "code": None}, 500),
+        ("overloaded", None),
+        ({"message": "overloaded"}, None),
+    ],
+    ids=str,
+)
+def test_an_error_in_a_success_is_told(error: Any, status: int | None) -> None:
+    """With the status that its code or type stands for: by it the request is asked again."""
+    with pytest.raises(MalformedReply, match=r"no choices.*overloaded") as caught:
         chat.decode({"choices": [], "error": error})
+    assert caught.value.status == status
 
 
 JSON = st.recursive(

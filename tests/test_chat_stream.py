@@ -299,7 +299,7 @@ ERRORS: dict[str, tuple[dict[str, Any], str, int | None]] = {
     "OpenRouter": (chunk("error", content="") | {"error": {"code": 502, "message": "gone"}}, "gone", 502),
     "vLLM, before 0.10": ({"object": "error", "message": "too long", "code": 400}, "too long", 400),
     "a code in words": ({"error": {"message": "slower", "code": "rate_limit_exceeded"}}, "slower", 429),
-    "a type in words": ({"error": {"message": "busy", "type": "overloaded_error"}}, "busy", 503),
+    "a type in words": ({"error": {"message": "busy", "type": "overloaded_error"}}, "busy", 529),
     "a text": ({"error": "gone"}, "gone", None),
 }
 

@@ -12,6 +12,7 @@ ToolError                            apart: a tool raises it to speak to the mod
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -50,6 +51,21 @@ class ToolsRefused(ModelError):
 
 class MalformedReply(ModelError):
     """The server answered with success, but what it sent holds no reply in its dialect."""
+
+    @classmethod
+    def told_by(cls, body: Any, what: str) -> MalformedReply:
+        """The error with what an error inside a body tells, and the HTTP status that its code or type stands for."""
+        error = body.get("error") if isinstance(body, Mapping) else None
+        told = error if isinstance(error, Mapping) else {"message": error}
+        code, message = told.get("code"), told.get("message")
+        status = code if type(code) is int else _STATUSES.get(str(code)) or _STATUSES.get(str(told.get("type")))
+        return cls(f"{what}: {str(message)[:300]}" if message else f"{what}.", status=status)
+
+
+_STATUSES = {
+    "server_error": 500, "rate_limit_exceeded": 429, "server_is_overloaded": 503, "slow_down": 503,  # OpenAI's
+    "api_error": 500, "rate_limit_error": 429, "timeout_error": 504, "overloaded_error": 529,  # Anthropic's
+}  # fmt: skip
 
 
 class ToolError(Exception):

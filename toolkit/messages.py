@@ -143,6 +143,13 @@ def as_json(value: Mapping[str, Any]) -> str:
     return to_json(dict(value)).decode()
 
 
+def token_count(usage: Any, *path: str) -> int:
+    """The number under these keys of a usage, 0 where there is none."""
+    for key in path:
+        usage = usage.get(key) if isinstance(usage, Mapping) else None
+    return usage if type(usage) is int else 0
+
+
 def new_call_id(seed: str, used: Collection[str]) -> str:
     """Nine letters and digits, which every provider takes (Mistral takes nothing else); the same in every replay."""
     made = (hashlib.sha256(f"{seed}:{attempt}".encode()).hexdigest()[:9] for attempt in itertools.count())

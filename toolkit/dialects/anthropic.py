@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from toolkit.errors import MalformedReply
-from toolkit.messages import Finish, Message, Reply, ToolCall, ToolResult, Usage
+from toolkit.messages import Finish, Message, Reply, ToolCall, ToolResult, Usage, token_count
 from toolkit.tools import Tool, wire_name
 
 PATH = "/v1/messages"
@@ -32,7 +32,6 @@ _Part = tuple[Any, Block, list[str]]  # the index of a block, how it began, and 
 _CUT = ("max_tokens", "model_context_window_exceeded")
 # pause_turn: the server stopped amid its own tools, and goes on when it is sent back what there is.
 _FINISHES: dict[str, Finish] = {"refusal": "refusal", "pause_turn": "pause", **dict.fromkeys(_CUT, "length")}
-_STATUSES = {"rate_limit_error": 429, "api_error": 500, "timeout_error": 504, "overloaded_error": 529}
 _THINKING = ("thinking", "redacted_thinking")
 _CHOICES = {"auto": "auto", "none": "none", "required": "any"}
 _OPENING: Block = {"role": "user", "content": [{"type": "text", "text": "(The conversation begins.)"}]}
@@ -64,7 +63,7 @@ def encode(
     cache = {"cache_control": {"type": "ephemeral"}} if fields.pop("cache", False) else {}
     one_call = fields.pop("parallel_tool_calls", None) is False
     names = {tool.name: tool.wire_name for tool in tools}
-    max_tokens = MAX_TOKENS + _count(fields.get("thinking"), "budget_tokens")
+    max_tokens = MAX_TOKENS + token_count(fields.get("thinking"), "budget_tokens")
     body: dict[str, Any] = {"model": model, "max_tokens": max_tokens, "messages": _conversation(messages, names)}
     if system := "\n\n".join(m.text for m in messages if m.role == "system" and m.text.strip()):
         body["system"] = [{"type": "text", "text": system, **cache}] if cache else system
@@ -85,7 +84,7 @@ def decode(body: Mapping[str, Any]) -> Reply:
     """
     content = body.get("content") if isinstance(body, Mapping) else None
     if not isinstance(content, list):
-        raise _malformed("The server answered with no content", body)
+        raise MalformedReply.told_by(body, "The server answered with no content")
     blocks = [block for block in content if _is_block(block)]
     reason = body.get("stop_reason")
     finish = _FINISHES.get(reason, "stop") if isinstance(reason, str) else "stop"
@@ -128,7 +127,7 @@ class Assembly:
             case {"type": "message_stop"}:
                 self._head.setdefault("stop_reason", "end_turn")
             case {"type": "error"} | {"error": {} | str()}:
-                raise _malformed("The server broke off with an error", chunk)
+                raise MalformedReply.told_by(chunk, "The server broke off with an error")
         return ""
 
     def body(self) -> dict[str, Any]:
@@ -326,21 +325,10 @@ def _object_or_text(text: str) -> Any:
 
 
 def _usage(usage: Any) -> Usage:
-    *other, read = (_count(usage, f"{kind}input_tokens") for kind in ("", "cache_creation_", "cache_read_"))
-    details = usage.get("output_tokens_details") if isinstance(usage, Mapping) else None
-    return Usage(sum(other, read), _count(usage, "output_tokens"), read, _count(details, "thinking_tokens"))
-
-
-def _count(usage: Any, key: str) -> int:
-    value = usage.get(key) if isinstance(usage, Mapping) else None
-    return value if isinstance(value, int) else 0
-
-
-def _malformed(what: str, body: Any) -> MalformedReply:
-    """With what an error body says, and the status that it stands for."""
-    match body:
-        case {"error": {"message": told, "type": str(kind)}}:
-            return MalformedReply(f"{what}: {str(told)[:300]}", status=_STATUSES.get(kind))
-        case {"error": told}:
-            return MalformedReply(f"{what}: {str(told)[:300]}")
-    return MalformedReply(f"{what}.")
+    *other, read = (token_count(usage, f"{kind}input_tokens") for kind in ("", "cache_creation_", "cache_read_"))
+    return Usage(
+        sum(other, read),
+        token_count(usage, "output_tokens"),
+        read,
+        token_count(usage, "output_tokens_details", "thinking_tokens"),
+    )

@@ -12,7 +12,7 @@ from typing import Any
 
 from toolkit.arguments import parse
 from toolkit.errors import MalformedReply
-from toolkit.messages import Finish, Message, Reply, ToolCall, ToolResult, Usage, as_json
+from toolkit.messages import Finish, Message, Reply, ToolCall, ToolResult, Usage, as_json, token_count
 from toolkit.tools import Tool, tool_entry, wire_name
 
 PATH = "/chat/completions"
@@ -59,10 +59,10 @@ def decode(body: Mapping[str, Any]) -> Reply:
     """The reply in a response body. Raises MalformedReply where there is none."""
     choices = body.get("choices") if isinstance(body, Mapping) else None
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], Mapping):
-        raise MalformedReply(f"The server answered with no choices{_told(body)}.", status=_status(body))
+        raise MalformedReply.told_by(body, "The server answered with no choices")
     message = choices[0].get("message")
     if not isinstance(message, Mapping):
-        raise MalformedReply(f"The server answered with a choice that has no message{_told(body)}.")
+        raise MalformedReply.told_by(body, "The server answered with a choice that has no message")
     finish = _FINISHES.get(str(choices[0].get("finish_reason")), "stop")
     text = _text(message.get("content"))
     if refusal := message.get("refusal"):
@@ -158,29 +158,9 @@ def _text(content: Any) -> str:
 
 
 def _usage(usage: Any) -> Usage:
-    if not isinstance(usage, Mapping):
-        return Usage()
     return Usage(
-        _count(usage, "prompt_tokens"),
-        _count(usage, "completion_tokens"),
-        _count(usage.get("prompt_tokens_details"), "cached_tokens"),
-        _count(usage.get("completion_tokens_details"), "reasoning_tokens"),
+        token_count(usage, "prompt_tokens"),
+        token_count(usage, "completion_tokens"),
+        token_count(usage, "prompt_tokens_details", "cached_tokens"),
+        token_count(usage, "completion_tokens_details", "reasoning_tokens"),
     )
-
-
-def _count(usage: Any, key: str) -> int:
-    value = usage.get(key) if isinstance(usage, Mapping) else None
-    return value if type(value) is int else 0
-
-
-def _told(body: Any) -> str:
-    """What an error body inside a successful answer says."""
-    error = body.get("error") if isinstance(body, Mapping) else None
-    message = error.get("message") if isinstance(error, Mapping) else error
-    return f": {str(message)[:300]}" if message else ""
-
-
-def _status(body: Any) -> int | None:
-    error = body.get("error") if isinstance(body, Mapping) else None
-    code = error.get("code") if isinstance(error, Mapping) else None
-    return code if isinstance(code, int) else None

@@ -14,8 +14,6 @@ from typing import Any
 from toolkit.arguments import parse
 from toolkit.errors import MalformedReply
 
-_STATUSES = {"server_error": 500, "rate_limit_exceeded": 429, "overloaded_error": 503}
-
 
 @dataclass(slots=True)
 class _Call:
@@ -48,7 +46,8 @@ class Assembly:
         if not isinstance(chunk, Mapping):
             return ""
         if chunk.get("error") or chunk.get("object") == "error":
-            raise _failure(chunk.get("error") or chunk)
+            body = chunk if chunk.get("error") else {"error": chunk}
+            raise MalformedReply.told_by(body, "The server broke the stream off")
         self._head = self._head or dict(chunk)
         choices = chunk.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices else {}
@@ -161,10 +160,3 @@ def _text(content: Any) -> str:
         return content if isinstance(content, str) else ""
     texts = [part.get("text") for part in content if isinstance(part, Mapping)]
     return "".join(text for text in texts if isinstance(text, str))
-
-
-def _failure(error: Any) -> MalformedReply:
-    told = error if isinstance(error, Mapping) else {"message": error}
-    code, kind = told.get("code"), told.get("type")
-    status = code if isinstance(code, int) else _STATUSES.get(str(code)) or _STATUSES.get(str(kind))
-    return MalformedReply(f"The server broke the stream off: {str(told.get('message'))[:300]}", status=status)

@@ -12,7 +12,7 @@ from itertools import islice, takewhile
 from typing import Any
 
 from toolkit.errors import MalformedReply
-from toolkit.messages import Finish, Message, Reply, ToolCall, Usage, as_json
+from toolkit.messages import Finish, Message, Reply, ToolCall, Usage, as_json, token_count
 from toolkit.tools import Tool, tool_entry, wire_name
 
 PATH = "/responses"
@@ -21,7 +21,6 @@ STREAM = {"stream": True}
 
 _ENCRYPTED = "reasoning.encrypted_content"
 _NO_REPLY = ("failed", "cancelled", "queued", "in_progress")
-_STATUSES = {"server_error": 500, "rate_limit_exceeded": 429, "server_is_overloaded": 503, "slow_down": 503}
 _DELTAS = {
     "response.output_text.delta": "text",
     "response.refusal.delta": "refusal",
@@ -75,10 +74,10 @@ def decode(body: Mapping[str, Any]) -> Reply:
     """The reply in a response body. Raises MalformedReply where there is none."""
     output = body.get("output") if isinstance(body, Mapping) else None
     if not isinstance(output, list):
-        raise _failure("The server answered with no output", body)
+        raise MalformedReply.told_by(body, "The server answered with no output")
     status, details = body.get("status"), body.get("incomplete_details")
     if status in _NO_REPLY:
-        raise _failure(f"The server answered with a response that is {status}", body)
+        raise MalformedReply.told_by(body, f"The server answered with a response that is {status}")
     items = [item for item in output if isinstance(item, Mapping)]
     parts = [part for item in items if item.get("type") == "message" for part in _parts(item.get("content"))]
     text, refusal = ("".join(_text(part, key) for part in parts) for key in ("text", "refusal"))
@@ -117,9 +116,10 @@ class Assembly:
             told = response if isinstance(response, Mapping) else {}
             self._end = {"status": str(kind).removeprefix("response."), **told}
         elif kind == "response.failed":
-            raise _failure("The response failed", chunk.get("response"))
+            raise MalformedReply.told_by(chunk.get("response"), "The response failed")
         elif kind == "error" or (kind is None and isinstance(chunk, Mapping) and chunk.get("error")):
-            raise _failure("The server broke the stream off", chunk if chunk.get("error") else {"error": chunk})
+            body = chunk if chunk.get("error") else {"error": chunk}
+            raise MalformedReply.told_by(body, "The server broke the stream off")
         return ""
 
     def body(self) -> dict[str, Any]:
@@ -260,23 +260,8 @@ def _text(item: Any, key: str) -> str:
 
 def _usage(usage: Any) -> Usage:
     return Usage(
-        _count(usage, "input_tokens"),
-        _count(usage, "output_tokens"),
-        _count(usage, "input_tokens_details", "cached_tokens"),
-        _count(usage, "output_tokens_details", "reasoning_tokens"),
+        token_count(usage, "input_tokens"),
+        token_count(usage, "output_tokens"),
+        token_count(usage, "input_tokens_details", "cached_tokens"),
+        token_count(usage, "output_tokens_details", "reasoning_tokens"),
     )
-
-
-def _count(value: Any, *path: str) -> int:
-    for key in path:
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value if isinstance(value, int) else 0
-
-
-def _failure(what: str, body: Any) -> MalformedReply:
-    """An error with what the body tells of it, and the HTTP status that its code stands for."""
-    error = body.get("error") if isinstance(body, Mapping) else None
-    told = error if isinstance(error, Mapping) else {"message": error}
-    message, code = told.get("message"), told.get("code")
-    status = _STATUSES.get(code) if isinstance(code, str) else code if isinstance(code, int) else None
-    return MalformedReply(f"{what}: {str(message)[:300]}" if message else f"{what}.", status=status)
