@@ -36,9 +36,11 @@ CORE = (
         "loop",
         "events",
         "threads",
+        "journals",
         "receive",
         "execute",
         "registry",
+        "plan",
         "dialects",
         "streams",
         "transport",
@@ -46,6 +48,7 @@ CORE = (
         "scripted",
         "results",
         "history",
+        "setting",
         "drive",
         "run",
     ),
@@ -53,7 +56,7 @@ CORE = (
 # These may import the core, and of each other what ALLOWED says.
 BESIDE = (
     *("approval", "retrieval", "isolation", "store", "audit", "lint", "cost", "otel"),
-    *("mcp", "local", "llama", "batch", "display", "evals"),
+    *("mcp", "local", "llama", "batch", "display", "evals", "locks", "replay"),
 )
 # These may import everything.
 ABOVE = ("cli",)
@@ -65,6 +68,10 @@ ALLOWED = {
     ("models", "local"): 'a name becomes a model, and "local" is a name',
     ("results", "display"): "how a notebook shows a result; asked for only there",
     ("registry", "display"): "how people see a registry; asked for only then",
+    ("setting", "retrieval"): "a number of tools becomes a retriever",
+    ("journals", "audit"): "a path becomes an audit",
+    ("audit", "locks"): "several processes append to one file",
+    ("store", "locks"): "no run is driven by two processes",
     ("dialects.prompted", "dialects.chat"): "it rides on that wire",
     ("dialects.prompted", "dialects.chat_stream"): "it rides on that wire",
     ("dialects.prompted", "dialects.react_text"): "reads the replies",
@@ -80,7 +87,7 @@ FORBIDDEN_NAMES = {"utils", "base", "types", "core", "config", "helpers"}
 
 FILE_LIMIT = 300
 FUNCTION_NORM, LONGER_FUNCTIONS, FUNCTION_LIMIT = 35, 3, 45
-CORE_LIMIT, DIALECTS_LIMIT, ALL_LIMIT = 3_725, 1_275, 5_475
+CORE_LIMIT, DIALECTS_LIMIT, ALL_LIMIT = 4_150, 1_275, 6_400
 
 
 def read_sources() -> dict[str, str]:

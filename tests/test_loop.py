@@ -17,7 +17,7 @@ import toolkit
 from server import find_complaint
 from toolkit import Limits, Message, Reply, Run, RunResult, ScriptedModel, ToolCall, ToolResult, Usage, Verdict
 from toolkit.dialects import chat
-from toolkit.loop import AskApproval, CallModel, CallTools, Stop, advance, close, next_step, waiting
+from toolkit.loop import AskApproval, CallModel, CallTools, Stop, Turn, advance, close, next_step, waiting
 
 USER = Message("user", "q")
 YES, NO, LATER = Verdict("approve"), Verdict("deny", "too dear"), Verdict("defer")
@@ -159,7 +159,13 @@ def test_a_reply_is_a_turn() -> None:
     reply = Reply(asked(LOOK), Usage(9, 5, 2, 1), "length")
     after = advance(run, CallModel(run.messages), reply, seconds=0.5)
     assert after == replace(
-        run, messages=(USER, asked(LOOK)), turns=1, usage=Usage(9, 5, 2, 1), finish="length", seconds=1.5
+        run,
+        messages=(USER, asked(LOOK)),
+        turns=1,
+        usage=Usage(9, 5, 2, 1),
+        finish="length",
+        log=(Turn(Usage(9, 5, 2, 1), "length", 0.5),),
+        seconds=1.5,
     )
     assert run == run_of(seconds=1.0)
 
@@ -189,7 +195,20 @@ def test_a_verdict_dies_with_a_closed_batch() -> None:
 def test_verdicts_are_added() -> None:
     run = run_of(asked(PAY, PAY2), turns=1, verdicts={"p": YES})
     after = advance(run, AskApproval((PAY2,)), {"p2": NO, "a stranger": YES})
-    assert after.verdicts == {"p": YES, "p2": NO}
+    assert after.verdicts == {"p": YES, "p2": NO.on(PAY2)}
+    assert after.held == {"p2": PAY2.digest}
+
+
+def test_a_verdict_holds_for_one_call() -> None:
+    elsewhere = YES.on(PAY)
+    assert elsewhere.on(PAY) == elsewhere
+    assert elsewhere.on(PAY2).decision == "deny"
+
+
+def test_what_is_held_stays_held_under_any_gate() -> None:
+    run = run_of(asked(PAY), turns=1, held={"p": PAY.digest})
+    assert next_step(run, lambda call: False) == AskApproval((PAY,))
+    assert waiting(run, lambda call: False) == (PAY,)
 
 
 MISMATCHES = {
@@ -243,16 +262,18 @@ def test_close_without_open_calls_changes_nothing(run: Run) -> None:
 
 
 def play(
-    *batches: tuple[tuple[ToolCall, ...], tuple[ToolResult, ...]], limits: Limits | None = None, **options: Any
+    *batches: tuple[tuple[ToolCall, ...], tuple[ToolResult, ...]],
+    limits: Limits | None = None,
+    exempt: tuple[str, ...] = (),
 ) -> Run:
     """The run after replies with these calls and these results; it ends early where the loop says so."""
-    run = Run("r", (USER,), max_turns=100, limits=limits or Limits())
+    run = Run("r", (USER,), max_turns=100, limits=limits or Limits(), exempt=exempt)
     for calls, results in batches:
         step = next_step(run, gate)
         if isinstance(step, Stop):
             return run
         run = advance(run, step, Reply(asked(*calls)))
-        run = advance(run, CallTools(calls), results, **options)
+        run = advance(run, CallTools(calls), results)
     return run
 
 
@@ -333,7 +354,7 @@ def test_the_order_of_keys_makes_no_other_call() -> None:
 
 
 def test_an_exempt_tool_may_repeat() -> None:
-    run = play(*[looked()] * 20, exempt=["look"])
+    run = play(*[looked()] * 20, exempt=("look",))
     assert run.stopped is None
     assert not any(notes(run))
 
@@ -341,14 +362,14 @@ def test_an_exempt_tool_may_repeat() -> None:
 def test_an_exempt_tool_does_not_hide_a_repeated_one() -> None:
     poll = ToolCall("b", "poll")
     batches = [((LOOK, poll), (SEEN, ToolResult("b", f"state {number}"))) for number in range(6)]
-    assert play(*batches, exempt=["poll"]).stopped == "repeated_call"
+    assert play(*batches, exempt=("poll",)).stopped == "repeated_call"
 
 
 def test_only_what_is_repeated_is_pointed_out() -> None:
     poll, fail = ToolCall("b", "poll"), ToolCall("c", "fail")
     bad = ToolResult("c", "Invalid", is_error=True, reason="malformed")
     batch = ((LOOK, poll, fail), (SEEN, ToolResult("b", "pending"), bad))
-    run = play(*[batch] * 3, exempt=["poll"])
+    run = play(*[batch] * 3, exempt=("poll",))
     contents = [result.content for result in run.messages[-1].tool_results]
     assert [content in ("seen", "pending", "Invalid") for content in contents] == [False, True, True]
 

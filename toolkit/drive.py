@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
+import contextvars
+import functools
 import inspect
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, get_args
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, get_args
 
-from toolkit import events, threads
+from toolkit import threads
 from toolkit.errors import ToolsRefused
-from toolkit.execute import Done, arun_calls, needs_approval, run_calls
+from toolkit.execute import Done, arun_calls, run_calls
+from toolkit.journals import Journal
 from toolkit.loop import (
     AskApproval,
     CallModel,
     CallTools,
     Decision,
+    Gate,
     Outcome,
     Run,
     Step,
@@ -25,175 +29,243 @@ from toolkit.loop import (
     Verdict,
     advance,
     close,
-    next_step,
     waiting,
-)
-from toolkit.messages import ToolCall
-from toolkit.models import Model
+)  # fmt: skip
+from toolkit.messages import PendingCall, Reply, ToolCall
 from toolkit.receive import receive
 from toolkit.results import RunResult
 from toolkit.schema import copied
-from toolkit.tools import Tool, Toolset
+from toolkit.setting import Setting
+from toolkit.tools import Tool
 
 _log = logging.getLogger("toolkit")
 
-Approver = Callable[[ToolCall], "Decision | Verdict | Awaitable[Decision | Verdict]"]
-"""Decides on a call of a sensitive tool. What is no exact approval keeps it from running."""
 
+class _Halted(Exception):
+    """A wait ended before its time."""
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """What a run works with and its state does not hold."""
-
-    model: Model
-    tools: Toolset
-    shown: tuple[Tool, ...]
-    approve: Approver | None
-    deps: Any
-    options: Mapping[str, Any]
-    sinks: tuple[events.Sink, ...]
-    on_text: Callable[[str], None] | None
-    output: str
-
-    def gate(self, call: ToolCall) -> bool:
-        return needs_approval(call, self.tools)
-
-    def advance(self, run: Run, step: Step, outcome: Outcome, seconds: float) -> Run:
-        if self.sinks:
-            for event in events.step_ended(run, step, outcome, self.model.name, seconds):
-                events.tell(self.sinks, event)
-        active = 0.0 if isinstance(step, AskApproval) else seconds  # people take their time
-        return advance(run, step, outcome, seconds=active, exempt=self.tools.exempt)
-
-    def switch_route(self, run: Run, error: ToolsRefused) -> Run:
-        """The run with the tools in its prompt from now on, unless they are there already."""
-        if run.route == "prompted":
-            raise error
-        if self.sinks:
-            events.tell(self.sinks, events.route_switched(run, str(error)))
-        return replace(run, route="prompted")
-
-    def tell_start(self, run: Run) -> None:
-        if self.sinks:
-            events.tell(self.sinks, events.run_started(run, self.model.name, tuple(self.tools)))
-
-    def tell_begin(self, run: Run, step: Step) -> None:
-        if self.sinks:
-            for event in events.step_began(run, step, self.model.name, len(self.shown)):
-                events.tell(self.sinks, event)
-
-    def tell_end(self, run: Run, **outcome: str) -> None:
-        if self.sinks:
-            events.tell(self.sinks, events.run_ended(run, outcome))
+    def __init__(self, reason: Literal["cancelled", "limit_reached"]) -> None:
+        self.reason: Literal["cancelled", "limit_reached"] = reason
 
 
 def drive(run: Run, setting: Setting) -> RunResult:
     done: Done = {}
     step: Step | None = None
-    setting.tell_start(run)
+    gate = setting.gate(run)
     try:
-        while not isinstance(step := next_step(run, setting.gate), Stop):
+        setting.begin(run)
+        while not isinstance(step := setting.next_step(run, gate), Stop):
             done.clear()
-            setting.tell_begin(run, step)
+            shown = _shown(run, step, setting)
+            setting.tell_begin(run, step, len(shown))
             started = time.perf_counter()
             try:
-                outcome = _perform(step, run, setting, done)
+                outcome = _perform(step, run, setting, shown, done)
             except ToolsRefused as error:
                 run = setting.switch_route(run, error)
                 continue
+            except _Halted as halted:
+                step = Stop(halted.reason)
+                break
             run = setting.advance(run, step, outcome, time.perf_counter() - started)
-        return _finish(run, step, setting)
+        return _finish(run, step, gate, setting)
     except BaseException as error:
         _attach(error, run, step, done, setting)
         raise
+    finally:
+        if setting.store:
+            setting.store.release(run.id)
 
 
 async def adrive(run: Run, setting: Setting) -> RunResult:
     done: Done = {}
     step: Step | None = None
-    setting.tell_start(run)
+    gate = setting.gate(run)
     try:
-        while not isinstance(step := next_step(run, setting.gate), Stop):
+        setting.begin(run)
+        while not isinstance(step := setting.next_step(run, gate), Stop):
             done.clear()
-            setting.tell_begin(run, step)
+            shown = await _ashown(run, step, setting)
+            setting.tell_begin(run, step, len(shown))
             started = time.perf_counter()
             try:
-                outcome = await _aperform(step, run, setting, done)
+                outcome = await _aperform(step, run, setting, shown, done)
             except ToolsRefused as error:
                 run = setting.switch_route(run, error)
                 continue
+            except _Halted as halted:
+                step = Stop(halted.reason)
+                break
             run = setting.advance(run, step, outcome, time.perf_counter() - started)
-        return _finish(run, step, setting)
+        return _finish(run, step, gate, setting)
     except BaseException as error:
         _attach(error, run, step, done, setting)
         raise
+    finally:
+        if setting.store:
+            setting.store.release(run.id)
 
 
-def _perform(step: Step, run: Run, setting: Setting, done: Done) -> Outcome:
+def _perform(step: Step, run: Run, setting: Setting, shown: tuple[Tool, ...], done: Done) -> Outcome:
     match step:
-        case CallModel(messages, tool_choice):
-            model = setting.model.prompted if run.route else setting.model
-            reply = model.complete(
-                messages, setting.shown, tool_choice=tool_choice, options=setting.options, on_text=setting.on_text
-            )
-            return receive(reply, run, setting.tools)
+        case CallModel():
+            return receive(_ask_model(step, run, setting, shown), run, setting.tools, setting.asked)
         case AskApproval(calls):
-            return {call.id: _ask(setting.approve, call) for call in calls}
+            return {call.id: _ask(setting, call) for call in calls}
         case CallTools(calls):
-            return run_calls(calls, setting.tools, run, setting.deps, done)
+            return run_calls(calls, setting.tools, run, setting.deps, done, setting.watch(run))
     raise TypeError(f"{step!r} is no step to perform.")
 
 
-async def _aperform(step: Step, run: Run, setting: Setting, done: Done) -> Outcome:
+async def _aperform(step: Step, run: Run, setting: Setting, shown: tuple[Tool, ...], done: Done) -> Outcome:
     match step:
-        case CallModel(messages, tool_choice):
-            model = setting.model.prompted if run.route else setting.model
-            reply = await model.acomplete(
-                messages, setting.shown, tool_choice=tool_choice, options=setting.options, on_text=setting.on_text
-            )
-            return receive(reply, run, setting.tools)
+        case CallModel():
+            return receive(await _aask_model(step, run, setting, shown), run, setting.tools, setting.asked)
         case AskApproval(calls):
-            return {call.id: await _aask(setting.approve, call) for call in calls}
+            return {call.id: await _aask(setting, call) for call in calls}
         case CallTools(calls):
-            return await arun_calls(calls, setting.tools, run, setting.deps, done)
+            return await arun_calls(calls, setting.tools, run, setting.deps, done, setting.watch(run))
     raise TypeError(f"{step!r} is no step to perform.")
 
 
-def _finish(run: Run, step: Stop, setting: Setting) -> RunResult:
-    open_calls = waiting(run, setting.gate) if step.reason == "awaiting_approval" else ()
+def _ask_model(step: CallModel, run: Run, setting: Setting, shown: tuple[Tool, ...]) -> Reply:
+    model = setting.model.prompted if run.route else setting.model
+    halt = setting.halt(run)
+    asked: dict[str, Any] = {
+        "tool_choice": step.tool_choice,
+        "options": setting.options,
+        "on_text": _heard(setting, halt),
+    }
+    if halt is threads.NEVER:
+        return model.complete(step.messages, shown, **asked)
+    # In a thread of its own, which is left behind where the wait ends before the request does.
+    work = functools.partial(model.complete, step.messages, shown, **asked)
+    future = threads.start(functools.partial(contextvars.copy_context().run, work))
+    while not future.done():
+        if reason := halt.reason:
+            raise _Halted(reason)
+        concurrent.futures.wait([future], halt.patience())
+    reply: Reply = future.result()
+    return reply
+
+
+async def _aask_model(step: CallModel, run: Run, setting: Setting, shown: tuple[Tool, ...]) -> Reply:
+    model = setting.model.prompted if run.route else setting.model
+    halt = setting.halt(run)
+    asked: dict[str, Any] = {"tool_choice": step.tool_choice, "options": setting.options, "on_text": setting.on_text}
+    if halt is threads.NEVER:
+        return await model.acomplete(step.messages, shown, **asked)
+    import asyncio
+
+    task = asyncio.ensure_future(model.acomplete(step.messages, shown, **asked))
+    try:
+        while not task.done():
+            if reason := halt.reason:
+                raise _Halted(reason)
+            await asyncio.wait([task], timeout=halt.patience())
+        return task.result()
+    finally:
+        task.cancel()
+
+
+def _heard(setting: Setting, halt: threads.Halt) -> Callable[[str], None] | None:
+    """What hears the text of a request: nothing more once the wait for it has ended."""
+    hear = setting.on_text
+    if hear is None or halt is threads.NEVER:
+        return hear
+    return lambda text: None if halt.reason else hear(text)
+
+
+def _shown(run: Run, step: Step, setting: Setting) -> tuple[Tool, ...]:
+    if setting.retrieve is None or not isinstance(step, CallModel):
+        return setting.every
+    return _in_view(setting.retrieve(step.messages, _choice(setting)), run, setting)
+
+
+async def _ashown(run: Run, step: Step, setting: Setting) -> tuple[Tool, ...]:
+    if setting.retrieve is None or not isinstance(step, CallModel):
+        return setting.every
+    import asyncio
+
+    work = functools.partial(setting.retrieve, step.messages, _choice(setting))  # it may ask a server
+    return _in_view(await asyncio.wrap_future(threads.start(work)), run, setting)
+
+
+def _choice(setting: Setting) -> list[Tool]:
+    return [tool for tool in setting.every if tool.name != setting.output]
+
+
+def _in_view(chosen: Sequence[Tool], run: Run, setting: Setting) -> tuple[Tool, ...]:
+    """What was chosen, and what the run is using, in the order of registration, which prompt caches like."""
+    in_use = {call.name for message in run.messages[run.history :] for call in message.tool_calls}
+    names = {tool.name for tool in chosen} | in_use | {setting.output}
+    if run.turns == 0:
+        names.add(run.tool_choice)
+    return tuple(tool for tool in setting.every if tool.name in names)
+
+
+def _finish(run: Run, step: Stop, gate: Gate, setting: Setting) -> RunResult:
+    open_calls = waiting(run, gate) if step.reason == "awaiting_approval" else ()
     setting.tell_end(run, stop_reason=step.reason)
-    return RunResult(advance(run, step), step.reason, open_calls)
+    run = advance(run, step)
+    if setting.store:
+        setting.store.save(run, step.reason)
+    return RunResult(run, step.reason, open_calls, setting.tools)
 
 
 def _attach(error: BaseException, run: Run, step: Step | None, done: Done, setting: Setting) -> None:
     """Leave a run behind that can be continued: every call answered, as far as is known."""
     began = isinstance(step, CallTools)
     why = "Interrupted while it ran; whether it took effect is not known." if began else "Not run: the run was stopped."
+    left = close(run, why, done, "interrupted" if began else "not_run")
     with contextlib.suppress(AttributeError):  # some exceptions take no attribute
-        error.run = close(run, why, done, "interrupted" if began else "not_run")  # type: ignore[attr-defined]
+        error.run = left  # type: ignore[attr-defined]
+    if setting.audit and began:
+        _audit_interrupted(setting.audit, run, left, done, setting)
+    if setting.store:
+        with contextlib.suppress(Exception):
+            setting.store.save(left, "stopped")
     setting.tell_end(run, error=type(error).__name__)
 
 
-def _ask(approve: Approver | None, call: ToolCall) -> Verdict:
-    if approve is None:
+def _audit_interrupted(audit: Journal, run: Run, left: Run, done: Done, setting: Setting) -> None:
+    results = {result.call_id: result for result in left.messages[-1].tool_results}
+    for call in run.open_calls:
+        if call.id not in done and (tool := setting.tools.get(call.name)):
+            with contextlib.suppress(Exception):  # what is raised already says more
+                audit.ended(run, call, tool, results[call.id])
+
+
+def _ask(setting: Setting, call: ToolCall) -> Verdict:
+    if setting.approve is None:
         return Verdict("defer")
     try:
-        answer = approve(replace(call, arguments=copied(call.arguments)))  # what it does to them changes nothing
+        answer = setting.approve(_pending(setting, call))
         return read_verdict(threads.wait_for(answer) if inspect.isawaitable(answer) else answer)
     except Exception:
-        _log.exception("the approver failed on call %s of %r; the call waits", call.id, call.name)
-        return Verdict("defer")
+        return _undecided(call)
 
 
-async def _aask(approve: Approver | None, call: ToolCall) -> Verdict:
-    if approve is None:
+async def _aask(setting: Setting, call: ToolCall) -> Verdict:
+    if setting.approve is None:
         return Verdict("defer")
     try:
-        answer = approve(replace(call, arguments=copied(call.arguments)))  # what it does to them changes nothing
+        answer = setting.approve(_pending(setting, call))
         return read_verdict(await answer if inspect.isawaitable(answer) else answer)
     except Exception:
-        _log.exception("the approver failed on call %s of %r; the call waits", call.id, call.name)
-        return Verdict("defer")
+        return _undecided(call)
+
+
+def _pending(setting: Setting, call: ToolCall) -> PendingCall:
+    """The call for an approver: what that does to its arguments changes nothing."""
+    tool, arguments = setting.tools[call.name], copied(call.arguments)
+    shown = (tool.permission, tuple(tool.tags), tool.description)
+    return PendingCall(call.id, call.name, arguments, call.raw, call.repairs, call.problem, *shown)
+
+
+def _undecided(call: ToolCall) -> Verdict:
+    _log.exception("the approver failed on call %s of %r; the call waits", call.id, call.name)
+    return Verdict("defer")
 
 
 def read_verdict(answer: Any) -> Verdict:

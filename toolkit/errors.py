@@ -3,6 +3,7 @@
 ToolkitError
 ├── ToolDefinitionError(TypeError)   a function cannot be a tool          your code, at decoration
 ├── ApprovalError(ValueError)        a verdict names no waiting call      your code, at resume
+├── StoreError                       a run is not there, or not yours      the store; nothing has run
 ├── RunIncomplete                    no answer, and you insisted          raise_for_stop() only
 └── ModelError                       the model could not be reached       the world; carries the run
     ├── ToolsRefused                 its server takes no tools            a run goes on without them
@@ -26,6 +27,10 @@ class ToolDefinitionError(ToolkitError, TypeError):
 
 class ApprovalError(ToolkitError, ValueError):
     """A verdict names no call that waits for one. Raised by `resume`."""
+
+
+class StoreError(ToolkitError):
+    """A run cannot be created, found, claimed or kept in its store."""
 
 
 class RunIncomplete(ToolkitError):

@@ -17,16 +17,17 @@ import itertools
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Generator, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from toolkit import arguments, threads
 from toolkit.errors import ToolError
 from toolkit.events import current_call
+from toolkit.journals import UNWATCHED, Watch
 from toolkit.loop import Limits, Run, Verdict
-from toolkit.messages import ToolCall, ToolContext, ToolResult
-from toolkit.receive import validate_call
+from toolkit.messages import Permission, ToolCall, ToolContext, ToolResult
+from toolkit.receive import SENSITIVE, validate_call
 from toolkit.rendering import explain, redact, render
 from toolkit.schema import InvalidArguments
 from toolkit.tools import FunctionTool, Tool, Toolset
@@ -39,10 +40,10 @@ _MOST_ITEMS = 1_000  # of what a generator yields
 Done = dict[str, ToolResult]
 
 
-def needs_approval(call: ToolCall, tools: Toolset) -> bool:
-    """Whether a call waits for a verdict: its tool is sensitive, and the call would run if it were approved."""
+def needs_approval(call: ToolCall, tools: Toolset, asked: Collection[Permission] = SENSITIVE) -> bool:
+    """Whether a call waits for a verdict: somebody decides on its tier, and it would run if it were approved."""
     tool = tools.get(call.name)
-    if tool is None or tool.permission != "sensitive" or call.problem:
+    if tool is None or tool.permission not in asked or call.problem:
         return False
     try:
         validate_call(call, tool)
@@ -51,13 +52,17 @@ def needs_approval(call: ToolCall, tools: Toolset) -> bool:
     return True
 
 
-def run_calls(calls: tuple[ToolCall, ...], tools: Toolset, run: Run, deps: Any, done: Done) -> tuple[ToolResult, ...]:
+def run_calls(
+    calls: tuple[ToolCall, ...], tools: Toolset, run: Run, deps: Any, done: Done, watch: Watch = UNWATCHED
+) -> tuple[ToolResult, ...]:
     """Run the calls of one reply; return their results in the order of the calls. Fills `done` as results come in."""
-    ready = _prepare_all(calls, tools, run, deps, done)
+    batch = _Batch(run, done, watch)
+    ready = _prepare_all(calls, tools, deps, batch)
     if len(ready) == 1 and ready[0].tool.timeout is None and not ready[0].tool.is_async:
-        done[ready[0].call.id] = _run_here(ready[0])
+        batch.begin(ready)
+        batch.end(ready[0], _run_here(ready[0]))
     elif ready:
-        with contextlib.closing(_schedule(ready, _start, run.limits.concurrency, done)) as schedule:
+        with contextlib.closing(_schedule(ready, _start, batch)) as schedule:
             wanted = next(schedule, None)
             while wanted:
                 finished = concurrent.futures.wait(*wanted, concurrent.futures.FIRST_COMPLETED).done
@@ -66,14 +71,15 @@ def run_calls(calls: tuple[ToolCall, ...], tools: Toolset, run: Run, deps: Any, 
 
 
 async def arun_calls(
-    calls: tuple[ToolCall, ...], tools: Toolset, run: Run, deps: Any, done: Done
+    calls: tuple[ToolCall, ...], tools: Toolset, run: Run, deps: Any, done: Done, watch: Watch = UNWATCHED
 ) -> tuple[ToolResult, ...]:
     """As `run_calls`; coroutine functions run on the running event loop."""
     import asyncio  # here and below: its import takes as long as all of the toolkit's
 
-    ready = _prepare_all(calls, tools, run, deps, done)
+    batch = _Batch(run, done, watch)
+    ready = _prepare_all(calls, tools, deps, batch)
     if ready:
-        with contextlib.closing(_schedule(ready, _astart, run.limits.concurrency, done)) as schedule:
+        with contextlib.closing(_schedule(ready, _astart, batch)) as schedule:
             wanted = next(schedule, None)
             while wanted:
                 # wait, not wait_for: a tool that is slow to clean up would delay its own timeout.
@@ -90,7 +96,9 @@ def run_text(tool: Tool, text: str, deps: Any) -> ToolResult | None:
         return None
     call = ToolCall("call", tool.name, raw=text)
     context = ToolContext(call.id, deps=deps) if tool.signature.context else None
-    return _run_here(_Ready(call, tool, values, context, call, Limits().result_chars))
+    one = _Ready(call, tool, values, context, call, Limits().result_chars)
+    one.started = one.queued
+    return _run_here(one)
 
 
 @dataclass(slots=True, eq=False)
@@ -103,16 +111,43 @@ class _Ready:
     context: ToolContext | None
     mended: ToolCall
     limit: int
+    queued: float = field(default_factory=time.perf_counter)
     started: float = 0.0
     abandoned: bool = False
 
 
-def _prepare_all(calls: tuple[ToolCall, ...], tools: Toolset, run: Run, deps: Any, done: Done) -> list[_Ready]:
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """The calls of one reply while they run: their results so far, and who is told of them."""
+
+    run: Run
+    done: Done
+    watch: Watch
+
+    def begin(self, ones: list[_Ready]) -> None:
+        for journal in self.watch.journals:
+            journal.began(self.run, [(one.mended, one.tool) for one in ones])
+        now = time.perf_counter()
+        for one in ones:
+            one.started = now
+
+    def end(self, one: _Ready, result: ToolResult) -> None:
+        self.done[one.call.id] = result
+        for journal in self.watch.journals:
+            journal.ended(self.run, one.mended, one.tool, result)
+
+
+def _prepare_all(calls: tuple[ToolCall, ...], tools: Toolset, deps: Any, batch: _Batch) -> list[_Ready]:
     ready = []
+    batch.done.update(batch.run.settled)
     for call in calls:
-        match _prepare(call, tools, run, deps):
+        if call.id in batch.run.settled:
+            continue
+        match _prepare(call, tools, batch.run, deps):
             case ToolResult() as result:
-                done[call.id] = result
+                batch.done[call.id] = result
+                for journal in batch.watch.journals if result.reason == "denied" else ():
+                    journal.ended(batch.run, call, tools[call.name], result)
             case made:
                 ready.append(made)
     return ready
@@ -131,8 +166,11 @@ def _prepare(call: ToolCall, tools: Toolset, run: Run, deps: Any) -> _Ready | To
     except InvalidArguments as error:
         errors = [{**e, "msg": redact(e["msg"])} if e["type"] in _SPOKEN else e for e in error.errors]
         return _malformed(call, arguments.complain(tool.wire_name, errors, tool.parameters, _attempts_left(run)))
-    if tool.permission != "read" and (refusal := _refusal(call, tool, run.verdicts)):
+    if refusal := _refusal(mended, tool, run):
         return ToolResult(call.id, refusal, is_error=True, reason="denied")
+    if run.mode == "plan" and tool.permission != "read" and call.name != run.output:
+        text = "Planned, and not run yet: it will run once the plan is approved. Go on as if it succeeded."
+        return ToolResult(call.id, text, reason="planned", repairs=mended.repairs, arguments=mended.arguments)
     ready = _Ready(call, tool, values, None, mended, run.limits.result_chars)
     if tool.signature.context:
         ready.context = ToolContext(call.id, run.id, run.turns, deps, lambda: ready.abandoned)
@@ -147,52 +185,76 @@ def _malformed(call: ToolCall, text: str) -> ToolResult:
     return ToolResult(call.id, text, is_error=True, reason="malformed")
 
 
-def _refusal(call: ToolCall, tool: Tool, verdicts: Mapping[str, Verdict]) -> str:
-    """Why the call may not run, or nothing. Only an exact approval lets a sensitive tool run."""
-    verdict = verdicts.get(call.id)
+def _refusal(call: ToolCall, tool: Tool, run: Run) -> str:
+    """Why the call may not run, or nothing. Only an exact approval of just this call lets a held one run."""
+    verdict = run.verdicts.get(call.id)
+    if verdict is None and tool.permission != "sensitive" and call.id not in run.held:
+        return ""
     decision = verdict.decision if isinstance(verdict, Verdict) and type(verdict.decision) is str else None
-    if decision == "approve":
+    if verdict and decision == "approve":
+        return "" if verdict.digest == call.digest else "Not run: this is not the call that was approved."
+    if verdict and decision == "deny":
+        why = f" ({verdict.reason})" if verdict.reason else ""
+        return f"Not run: {verdict.by or 'the user'} denied this call{why}."
+    if run.mode == "plan" and call.id not in run.held:
         return ""
-    if tool.permission == "write" and verdict is None:
-        return ""
-    if decision == "deny" and verdict:
-        return f"Not run: the user denied this call{f' ({verdict.reason})' if verdict.reason else ''}."
     return "Not run: this tool needs an approval, and there is none for this call."
 
 
 _Schedule = Generator[tuple[set[Any], float | None], set[Any], None]
 
 
-def _schedule(ready: list[_Ready], start: Callable[[_Ready], Any], concurrency: int, done: Done) -> _Schedule:
-    """Start calls, at most `concurrency` at once, and judge them as they end; yields what to wait for and how long."""
+def _schedule(ready: list[_Ready], start: Callable[[_Ready], Any], batch: _Batch) -> _Schedule:
+    """Start calls, as many at once as the limit says, and judge them as they end; yields what to wait for, how long."""
     waiting = deque(one for one in ready if one.tool.parallel)
     in_line = deque(one for one in ready if not one.tool.parallel)  # one at a time, in order
     running = dict[Any, _Ready]()
+    halt = batch.watch.halt
     try:
-        while waiting or in_line or running:
-            is_free = all(one.tool.parallel for one in running.values())
-            while (waiting or (in_line and is_free)) and len(running) < concurrency:
-                one = in_line.popleft() if in_line and is_free else waiting.popleft()
-                is_free = is_free and one.tool.parallel
-                one.started = time.perf_counter()
-                running[start(one)] = one
+        while (waiting or in_line or running) and not (why := halt.reason):
+            begun = _next_to_start(waiting, in_line, running, batch.run.limits.concurrency)
+            if begun:
+                batch.begin(begun)
+                running |= {start(one): one for one in begun}
             ends = [one.started + one.tool.timeout for one in running.values() if one.tool.timeout is not None]
-            finished = yield set(running), max(min(ends) - time.perf_counter(), 0.0) if ends else None
+            finished = yield set(running), halt.patience(max(min(ends) - time.perf_counter(), 0.0) if ends else None)
             for future in finished:
                 one = running.pop(future)
                 cancelled = _Raised(ToolError("The tool cancelled itself.")) if future.cancelled() else None
-                done[one.call.id] = _judge(one, cancelled or future.result())
+                batch.end(one, _judge(one, cancelled or future.result()))
             now = time.perf_counter()
             for future, one in list(running.items()):
                 if one.tool.timeout is not None and now >= one.started + one.tool.timeout and not future.done():
                     del running[future]
                     _abandon(future, one)
-                    done[one.call.id] = _timed_out(one)
+                    batch.end(one, _timed_out(one))
+        while running:
+            future, one = running.popitem()
+            _abandon(future, one)
+            batch.end(one, _result(one, _HALTED[why], "interrupted"))
     finally:
         for future, one in running.items():
             _abandon(future, one)
         for one in (*waiting, *in_line):
-            done[one.call.id] = ToolResult(one.call.id, "Not run: the run was stopped.", True, "not_run")
+            batch.done[one.call.id] = ToolResult(one.call.id, "Not run: the run was stopped.", True, "not_run")
+
+
+_HALTED = {
+    "cancelled": "Interrupted: the run was cancelled; the tool may still be at work.",
+    "limit_reached": "Interrupted: the time of this run is over; the tool may still be at work.",
+}
+
+
+def _next_to_start(
+    waiting: deque[_Ready], in_line: deque[_Ready], running: dict[Any, _Ready], most: int
+) -> list[_Ready]:
+    begun: list[_Ready] = []
+    is_free = all(one.tool.parallel for one in running.values())
+    while (waiting or (in_line and is_free)) and len(running) + len(begun) < most:
+        one = in_line.popleft() if in_line and is_free else waiting.popleft()
+        is_free = is_free and one.tool.parallel
+        begun.append(one)
+    return begun
 
 
 def _send(schedule: _Schedule, finished: set[Any]) -> tuple[set[Any], float | None] | None:
@@ -300,7 +362,6 @@ def _bounded(items: list[Any]) -> list[Any]:
 
 
 def _run_here(one: _Ready) -> ToolResult:
-    one.started = time.perf_counter()
     return _judge(one, contextvars.copy_context().run(_call, one))
 
 
@@ -334,5 +395,5 @@ def _timed_out(one: _Ready) -> ToolResult:
 def _result(one: _Ready, text: str, reason: str = "", value: Any = None) -> ToolResult:
     is_mended = one.mended is not one.call
     repairs, got = (one.mended.repairs, one.mended.arguments) if is_mended else ((), None)
-    seconds = time.perf_counter() - one.started
-    return ToolResult(one.call.id, text, bool(reason), reason, repairs, got, seconds, value)
+    started, seconds = one.started - one.queued, time.perf_counter() - one.started
+    return ToolResult(one.call.id, text, bool(reason), reason, repairs, got, started, seconds, value)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
@@ -26,10 +26,22 @@ StopReason = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a call may run, and why not. Anything but exactly "approve" keeps it from running."""
+    """Whether a call may run, and why not. Anything but exactly "approve" keeps it from running.
+
+    `by` says who decided. `digest` is the `ToolCall.digest` of the call that was decided: the verdict holds for
+    no other name or arguments. It is filled in where it is left out.
+    """
 
     decision: Decision
     reason: str = ""
+    by: str = ""
+    digest: str = ""
+
+    def on(self, call: ToolCall) -> Verdict:
+        """The verdict, bound to a call; a denial where it was given on another one."""
+        if self.digest not in ("", call.digest):
+            return Verdict("deny", "the verdict was on another call", self.by, call.digest)
+        return replace(self, digest=call.digest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +49,10 @@ class Limits:
     """Bounds of one run.
 
     `tool_calls`, `total_tokens` and `seconds` (of activity, waiting for approval left out) count over the run; None is
-    no bound. `concurrency` is how many calls of a reply run at once. `malformed` replies in a row that no tool could
-    read end the run, as do `repeats` equal calls with equal results. `result_chars` bounds what a model sees of one.
+    no bound. When the seconds are over, a request or a tool that is still at work is left behind. `concurrency` is how
+    many calls of a reply run at once. `malformed` replies in a row that no tool could read end the run, as do `repeats`
+    equal calls with equal results. `argument_chars` bounds what a model may send to one call, `result_chars` what it
+    sees of one result.
     """
 
     tool_calls: int | None = None
@@ -47,6 +61,7 @@ class Limits:
     concurrency: int = 16
     malformed: int = 3
     repeats: int = 6
+    argument_chars: int = 1_000_000
     result_chars: int = 32_000
 
     def __post_init__(self) -> None:
@@ -62,11 +77,24 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class Turn:
+    """One request to the model, as it came out: tokens, how it ended, and how long it took."""
+
+    usage: Usage
+    finish: Finish
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """The whole state of a run: save it, and it goes on elsewhere.
 
     The first `history` messages were there before it began. `output` names the tool whose call is the answer of a run
-    with an `output_type`. `route` is "prompted" once the server has refused tools.
+    with an `output_type`. `route` is "prompted" once the server has refused tools. In the mode "plan" only tools that
+    read are run. `exempt` names the tools that may be called over and over. `log` has one `Turn` a request.
+
+    Of the open calls, `held` has the digest of each that needs a verdict, `verdicts` those that were given, and
+    `settled` the results that are known already, of a run whose process ended amid a batch.
     """
 
     id: str
@@ -76,18 +104,24 @@ class Run:
     tool_choice: str = "auto"
     output: str = ""
     route: Literal["", "prompted"] = ""
+    mode: Literal["run", "plan"] = "run"
+    exempt: tuple[str, ...] = ()
     limits: Limits = Limits()
     turns: int = 0
     tool_calls: int = 0
     seconds: float = 0.0
     usage: Usage = field(default_factory=Usage)
     finish: Finish = "stop"
+    log: tuple[Turn, ...] = ()
+    held: Mapping[str, str] = field(default_factory=dict)
+    settled: Mapping[str, ToolResult] = field(default_factory=dict)
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
     decided: Mapping[str, Verdict] = field(default_factory=dict)
     malformed: int = 0
     repeated: int = 0
     fingerprint: str = ""
     stopped: StopReason | None = None
+    applied: bool = False
 
     @property
     def open_calls(self) -> tuple[ToolCall, ...]:
@@ -167,26 +201,31 @@ def next_step(run: Run, gate: Gate) -> Step:
     return CallModel(run.messages, run.tool_choice if is_kept else "auto")
 
 
-def advance(run: Run, step: Step, outcome: Outcome = None, *, seconds: float = 0.0, exempt: Iterable[str] = ()) -> Run:
+def advance(run: Run, step: Step, outcome: Outcome = None, *, seconds: float = 0.0) -> Run:
     """Return the run as it is after `step` came out as `outcome` and took `seconds`.
 
-    `exempt` names the tools that may be called over and over. Raises ValueError where an outcome does not answer
-    its step: a call left out, answered twice, or a verdict missing.
+    Raises ValueError where an outcome does not answer its step: a call left out, answered twice, or a verdict missing.
     """
-    seconds += run.seconds
     match step, outcome:
         case CallModel(messages), Reply(message, usage, finish):
-            said = (*messages, message)
-            turns, usage = run.turns + 1, run.usage + usage
-            run = replace(run, messages=said, finish=finish, turns=turns, usage=usage, seconds=seconds)
+            run = replace(
+                run,
+                messages=(*messages, message),
+                finish=finish,
+                turns=run.turns + 1,
+                usage=run.usage + usage,
+                log=(*run.log, Turn(usage, finish, seconds)),
+                seconds=run.seconds + seconds,
+            )
             return _without_output(run)
         case CallTools(calls), tuple():
-            return _answered(run, calls, outcome, frozenset(exempt), seconds)
+            return _answered(run, calls, outcome, run.seconds + seconds)
         case AskApproval(calls), Mapping():
             if missing := [call.id for call in calls if call.id not in outcome]:
                 raise ValueError(f"The calls {missing} were asked about, but got no verdict.")
-            verdicts = {**run.verdicts, **{call.id: outcome[call.id] for call in calls}}
-            return replace(run, verdicts=verdicts, seconds=seconds)
+            verdicts = {**run.verdicts, **{call.id: outcome[call.id].on(call) for call in calls}}
+            held = {**run.held, **{call.id: call.digest for call in calls}}
+            return replace(run, verdicts=verdicts, held=held, seconds=run.seconds + seconds)
         case Stop(reason, why), None:
             run = close(run, why) if why else run
             return replace(run, stopped=None if reason == "awaiting_approval" else reason)
@@ -198,14 +237,14 @@ def close(run: Run, why: str, done: Mapping[str, ToolResult] | None = None, reas
     if not run.open_calls:
         return run
     rest = (ToolResult(call.id, why, is_error=True, reason=reason) for call in run.open_calls)
-    results = tuple((done or {}).get(result.call_id, result) for result in rest)
-    decided = {**run.decided, **run.verdicts}
-    return replace(run, messages=(*run.messages, Message("tool", tool_results=results)), verdicts={}, decided=decided)
+    known = {**run.settled, **(done or {})}
+    results = tuple(known.get(result.call_id, result) for result in rest)
+    return _batch_over(replace(run, messages=(*run.messages, Message("tool", tool_results=results))))
 
 
 def waiting(run: Run, gate: Gate) -> tuple[ToolCall, ...]:
     """The open calls that nobody has decided yet."""
-    return tuple(c for c in run.open_calls if gate(c) and _decision(run, c) not in ("approve", "deny"))
+    return tuple(c for c in _gated(run, gate) if _decision(run, c) not in ("approve", "deny"))
 
 
 def _next_for_calls(run: Run, gate: Gate) -> Step:
@@ -223,13 +262,23 @@ def _next_for_calls(run: Run, gate: Gate) -> Step:
         return Stop("limit_reached", f"Not run: this run may make {limits.tool_calls} tool calls at most.")
     if _is_spent(run):
         return Stop("limit_reached", "Not run: a limit of this run is reached.")
-    gated = [call for call in run.open_calls if gate(call)]
-    if undecided := tuple(call for call in gated if call.id not in run.verdicts):
+    if undecided := tuple(call for call in _gated(run, gate) if call.id not in run.verdicts):
         return AskApproval(undecided)
     if waiting(run, gate):
         return Stop("awaiting_approval")
     # No call of a batch starts before all are decided, so that a resumed run repeats none.
     return CallTools(run.open_calls)
+
+
+def _gated(run: Run, gate: Gate) -> list[ToolCall]:
+    """The open calls that need a verdict: what was held once stays so, whatever approver or tools a resumed run has."""
+    return [c for c in run.open_calls if c.id not in run.settled and (c.id in run.held or gate(c))]
+
+
+def _batch_over(run: Run) -> Run:
+    """The run without what belonged to its open calls: a later call may bear the same id."""
+    decided = {**run.decided, **run.verdicts} if run.verdicts else run.decided
+    return replace(run, held={}, settled={}, verdicts={}, decided=decided)
 
 
 def _decision(run: Run, call: ToolCall) -> Decision | None:
@@ -242,14 +291,12 @@ def _is_spent(run: Run) -> bool:
     return (tokens is not None and run.usage.total_tokens >= tokens) or (seconds is not None and run.seconds >= seconds)
 
 
-def _answered(
-    run: Run, calls: tuple[ToolCall, ...], results: tuple[Any, ...], exempt: frozenset[str], seconds: float
-) -> Run:
+def _answered(run: Run, calls: tuple[ToolCall, ...], results: tuple[Any, ...], seconds: float) -> Run:
     if [call.id for call in calls] != [result.call_id for result in results]:
         raise ValueError("A batch is answered by exactly one result per call, in the order of the calls.")
     bad = [result.reason == "malformed" for result in results]
     malformed = run.malformed + 1 if all(bad) else 0
-    fingerprint = _fingerprint(calls, results, exempt)
+    fingerprint = _fingerprint(calls, results, run.exempt)
     repeated = run.repeated + 1 if fingerprint and fingerprint == run.fingerprint else 1
     stopped: StopReason | None = None
     answers = [result for call, result in zip(calls, results, strict=True) if call.name == run.output]
@@ -261,17 +308,15 @@ def _answered(
         stopped = "repeated_call"
     elif fingerprint and repeated >= max(run.limits.repeats // 2, 2):
         counted = [
-            call.name not in exempt and result.reason != "malformed"
+            call.name not in run.exempt and result.reason != "malformed"
             for call, result in zip(calls, results, strict=True)
         ]
         results = tuple(_pointed_out(r, repeated) if c else r for r, c in zip(results, counted, strict=True))
+    run = _batch_over(run) if run.held or run.settled or run.verdicts else run
     return replace(
         run,
         messages=(*run.messages, Message("tool", tool_results=results)),
         tool_calls=run.tool_calls + sum(call.name != run.output for call in calls),
-        # A later call may bear the same id: no verdict outlives its batch.
-        verdicts={},
-        decided={**run.decided, **run.verdicts} if run.verdicts else run.decided,
         malformed=malformed,
         repeated=repeated,
         fingerprint=fingerprint,
@@ -290,7 +335,7 @@ def _without_output(run: Run) -> Run:
     )
 
 
-def _fingerprint(calls: tuple[ToolCall, ...], results: tuple[ToolResult, ...], exempt: frozenset[str]) -> str:
+def _fingerprint(calls: tuple[ToolCall, ...], results: tuple[ToolResult, ...], exempt: Collection[str]) -> str:
     """Equal for batches of the same calls with the same results; empty where repeating is allowed."""
     seen = [
         (call.name, call.arguments, call.raw if call.problem else "", result.content)

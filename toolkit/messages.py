@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -32,15 +33,31 @@ class ToolCall:
     repairs: tuple[str, ...] = ()
     problem: str = ""
 
+    @property
+    def digest(self) -> str:
+        """A hash (SHA-256) of name and arguments: a verdict, a plan or a line of an audit holds for just this."""
+        text = json.dumps([self.name, dict(self.arguments)], sort_keys=True, separators=(",", ":"), default=repr)
+        return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class PendingCall(ToolCall):
+    """A call as an approver sees it: with the tier, the tags and the description of its tool."""
+
+    permission: Permission = "sensitive"
+    tags: tuple[str, ...] = ()
+    description: str = ""
+
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
     """What came back from one call, as the model reads it.
 
     `reason` says in a word why it is an error: "malformed", "denied", "failed", "timeout",
-    "interrupted", "not_run". `seconds` is how long the tool ran. Where the arguments fitted only after
-    mends, `repairs` names these and `arguments` is what the tool got. `value` is the Python object that
-    the tool returned; it is not compared and not saved.
+    "interrupted", "unknown" (it began, and nobody knows how it ended), "not_run"; or that it was only
+    "planned". `started` is when, in seconds after its batch, and `seconds` how long the tool ran. Where
+    the arguments fitted only after mends, `repairs` names these and `arguments` is what the tool got.
+    `value` is the Python object that the tool returned; it is not compared and not saved.
     """
 
     call_id: str
@@ -49,6 +66,7 @@ class ToolResult:
     reason: str = ""
     repairs: tuple[str, ...] = ()
     arguments: Mapping[str, Any] | None = None
+    started: float = 0.0
     seconds: float = 0.0
     value: Any = field(default=None, compare=False, repr=False)
 

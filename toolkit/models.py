@@ -198,7 +198,8 @@ def refuse_strangers(options: Mapping[str, Any], parameters: Collection[str]) ->
     for name in options:
         if meant := _SYNONYMS.get(name):
             raise TypeError(f"There is no parameter {name!r}. It is called {meant}.")
-        if near := difflib.get_close_matches(name, parameters, 1, cutoff=0.8):
+        near = difflib.get_close_matches(name, parameters, 1, cutoff=0.8)
+        if near and name != "audio":  # a field of Chat Completions, near to our audit
             raise TypeError(f"There is no parameter {name!r}. Did you mean {near[0]!r}?")
         if name in _NO_FIELDS:
             raise TypeError(f"{name!r} is no field to send to a model, and nothing else that this version knows.")

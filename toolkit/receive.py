@@ -10,7 +10,7 @@ from typing import Any
 
 from toolkit import arguments
 from toolkit.loop import Run
-from toolkit.messages import Reply, ToolCall, as_json, new_call_id
+from toolkit.messages import Permission, Reply, ToolCall, as_json, new_call_id
 from toolkit.schema import InvalidArguments
 from toolkit.tools import Tool, Toolset
 
@@ -18,16 +18,22 @@ _log = logging.getLogger("toolkit")
 _MENDING_ROUNDS = 3
 
 
-def receive(reply: Reply, run: Run, tools: Toolset) -> Reply:
-    """Read the calls of a reply: names resolved, ids unique in the run, arguments out of their text and wrappers."""
+SENSITIVE: frozenset[Permission] = frozenset({"sensitive"})
+
+
+def receive(reply: Reply, run: Run, tools: Toolset, asked: frozenset[Permission] = SENSITIVE) -> Reply:
+    """Read the calls of a reply: names resolved, ids unique in the run, arguments out of their text and wrappers.
+
+    `asked` are the tiers on which somebody decides: their calls are shown as they will run.
+    """
     if not reply.message.tool_calls:
         return reply
     used = {call.id for message in run.messages for call in message.tool_calls}
     calls: list[ToolCall] = []
-    asked = list(reply.message.tool_calls)
-    for sent in asked:
-        is_cut = reply.finish == "length" and sent is asked[-1]
-        for call in _read(sent, tools, truncated=is_cut):
+    most = run.limits.argument_chars
+    for sent in reply.message.tool_calls:
+        is_cut = reply.finish == "length" and sent is reply.message.tool_calls[-1]
+        for call in _read(sent, tools, asked, most, truncated=is_cut):
             is_fit = call.id and call.id not in used
             call_id = call.id if is_fit else new_call_id(f"{run.id}:{run.turns}:{len(calls)}", used)
             used.add(call_id)
@@ -56,8 +62,10 @@ def validate_call(call: ToolCall, tool: Tool) -> tuple[dict[str, Any], ToolCall]
     raise first or InvalidArguments([])
 
 
-def _read(sent: ToolCall, tools: Toolset, *, truncated: bool) -> Iterator[ToolCall]:
-    parsed = arguments.parse(sent.raw, truncated=truncated)
+def _read(
+    sent: ToolCall, tools: Toolset, asked: frozenset[Permission], most: int, *, truncated: bool
+) -> Iterator[ToolCall]:
+    parsed = _parse(sent.raw, most, truncated)
     name = tools.names.get(sent.name)
     if name is None:
         name = tools.names.get(arguments.resolve_name(sent.name, tools.names) or "", sent.name)
@@ -66,13 +74,20 @@ def _read(sent: ToolCall, tools: Toolset, *, truncated: bool) -> Iterator[ToolCa
         for position, (inner_name, inner_raw) in enumerate(inner):
             raw = inner_raw if isinstance(inner_raw, str) else as_json(inner_raw)
             call = ToolCall(sent.id if position == 0 else "", inner_name, raw=raw, repairs=("parallel",))
-            yield from _read(call, tools, truncated=truncated)
+            yield from _read(call, tools, asked, most, truncated=truncated)
         return
     tool = tools.get(name)
     if tool is not None:
         parsed = arguments.unwrap(parsed, name, tool.parameters)
     call = ToolCall(sent.id, name, parsed.arguments, sent.raw, (*sent.repairs, *parsed.repairs), parsed.problem)
-    if tool is not None and tool.permission == "sensitive" and not call.problem:
+    if tool is not None and tool.permission in asked and not call.problem:
         with contextlib.suppress(InvalidArguments):
             call = validate_call(call, tool)[1]  # who approves sees what will run
     yield call
+
+
+def _parse(raw: Any, most: int, truncated: bool) -> arguments.Parsed:
+    size = len(raw) if isinstance(raw, (str, bytes)) else len(as_json(raw)) if isinstance(raw, dict) else 0
+    if size > most:
+        return arguments.Parsed({}, problem=f"The arguments are {size:,} characters long. Send {most:,} at most.")
+    return arguments.parse(raw, truncated=truncated)

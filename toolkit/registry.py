@@ -6,7 +6,7 @@ import inspect
 import logging
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, Literal, TypeVar, get_args, overload
 
 from toolkit.errors import ToolDefinitionError
@@ -140,10 +140,13 @@ class ToolRegistry:
 
     def _one_call(self, name: str, arguments: Any, verdict: Verdict | None) -> tuple[Run, tuple[ToolCall, ...]]:
         sent = Reply(Message("assistant", tool_calls=(ToolCall("call", name, raw=arguments),)))
-        run = Run("", (), verdicts={"call": verdict} if verdict else {})
+        run = Run("", ())
         calls = receive(sent, run, self.snapshot()).message.tool_calls
         if len(calls) > 1:
             raise ValueError(f"{name!r} holds {len(calls)} calls. Make them one by one.")
+        if verdict is not None:
+            verdict = verdict.on(calls[0]) if isinstance(verdict, Verdict) else verdict
+            run = replace(run, verdicts={calls[0].id: verdict})
         return run, calls
 
     def _add(self, tool: Tool) -> Tool:

@@ -75,6 +75,13 @@ def redact(text: str) -> str:
     return text
 
 
+def redact_secrets(text: str) -> str:
+    """Take only secrets and connection strings out of a text, as `redact` does."""
+    for mark in ("[connection]", _SECRET):
+        text = re.sub(_RULES[mark], mark, text)
+    return text
+
+
 class _Walk:
     """One walk over a value, which makes it plain JSON: what it is inside of, and how much it may still visit.
 
@@ -224,6 +231,7 @@ _CODE = r"(?!\d{1,4}[:/-])(?:(?=\S{0,80}\d)(?=\S{0,80}[A-Za-z])|(?=[\w-]{1,80}\.
 _HEX = r"[0-9A-Fa-f]{1,4}"
 _SEGMENT = r"""/[^\s/"'`<>|:;,()\[\]{}\\]{1,255}"""
 
+_SECRET = r"\1\2\3[redacted]"
 # The mark that takes the place of what a pattern finds, in the order in which they are looked for. Each takes time in
 # proportion to the text: what repeats is bounded, or ends where the next try would begin.
 _RULES = {
@@ -246,7 +254,7 @@ _RULES = {
     ),
     # By what it looks like, or by the name before it. A header takes the rest of its line; a name that is only likely
     # to be a secret's must stand in quotes or before "=", or what follows must look like no word.
-    r"\1\2\3[redacted]": (
+    _SECRET: (
         r"-----BEGIN [A-Z0-9 ]{1,40}-----[\s\S]*?(?:-----END [A-Z0-9 ]{1,40}-----|\Z)"
         r"|(?<=hooks\.slack\.com/services/)\S+|(?<![A-Za-z0-9])(?=\S{0,80}\d)(?:sk-|[rsp]k_(?:live|test)_|gh[a-z]_"
         r"|github_pat_|glpat-|xox[a-z]-|A[KS]IA|AIza|gsk_|hf_|npm_|ya29\.|SG\.|eyJ)[\w.-]{6,}"

@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 from toolkit.errors import RunIncomplete
 from toolkit.loop import Run, StopReason, Verdict
 from toolkit.messages import Message, ToolCall, ToolResult, Usage
+from toolkit.plan import Plan
+from toolkit.tools import Toolset
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,16 @@ class RunResult:
     run: Run
     stop_reason: StopReason
     waiting: tuple[ToolCall, ...] = ()
+    toolset: Toolset | None = field(default=None, compare=False)  # for the plan; not in JSON
+
+    @property
+    def plan(self) -> Plan:
+        """What a run in the mode "plan" would have done: the calls for one approval."""
+        results = {result.call_id: result for message in self.run.messages for result in message.tool_results}
+        asked = [call for message in self.run.messages for call in message.tool_calls if call.id in results]
+        planned = [(call, results[call.id]) for call in asked if results[call.id].reason == "planned"]
+        calls = (replace(c, arguments=c.arguments if r.arguments is None else r.arguments) for c, r in planned)
+        return Plan(self.run, tuple(calls), self.toolset)
 
     @property
     def text(self) -> str:
@@ -94,7 +106,7 @@ class RunResult:
     def to_json(self) -> str:
         """The run as JSON text, which `RunResult.from_json` and `resume` read, in any process."""
         return json.dumps({"version": 1, "stop_reason": self.stop_reason, "waiting": [call.id for call in self.waiting],
-                           "run": _plain(self.run)}, ensure_ascii=False)  # fmt: skip
+                           "run": as_plain(self.run)}, ensure_ascii=False)  # fmt: skip
 
     @classmethod
     def from_json(cls, text: str | bytes) -> RunResult:
@@ -105,8 +117,8 @@ class RunResult:
             raise ValueError(f"This is no saved run of version 1 (its version is {version!r}).")
         if missing := [key for key in ("run", "stop_reason", "waiting") if key not in saved]:
             raise ValueError(f"This is no saved run: it lacks {missing}.")
-        run: Run = _reader(Run)(saved["run"])
-        reason: StopReason = _reader(StopReason)(saved["stop_reason"])
+        run: Run = reader(Run)(saved["run"])
+        reason: StopReason = reader(StopReason)(saved["stop_reason"])
         return cls(run, reason, tuple(call for call in run.open_calls if call.id in saved["waiting"]))
 
     def __repr__(self) -> str:
@@ -131,7 +143,8 @@ class RunResult:
 
 
 @functools.cache
-def _reader(kind: Any) -> Any:
+def reader(kind: Any) -> Any:
+    """What reads a kind of value back from what `as_plain` made; raises ValueError where it is something else."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind).validate_python
@@ -148,12 +161,12 @@ def _record(call: ToolCall, result: ToolResult, decided: Mapping[str, Verdict]) 
     )  # fmt: skip
 
 
-def _plain(thing: Any) -> Any:
+def as_plain(thing: Any) -> Any:
     """A value as JSON has it; what a tool returned stays out."""
     if is_dataclass(thing):
-        return {f.name: _plain(getattr(thing, f.name)) for f in fields(thing) if f.name != "value"}
+        return {f.name: as_plain(getattr(thing, f.name)) for f in fields(thing) if f.name != "value"}
     if isinstance(thing, Mapping):
-        return {key: _plain(value) for key, value in thing.items()}
+        return {key: as_plain(value) for key, value in thing.items()}
     if isinstance(thing, (list, tuple)):
-        return [_plain(value) for value in thing]
+        return [as_plain(value) for value in thing]
     return thing

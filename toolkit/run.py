@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 import inspect
-import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar, cast
+from pathlib import Path
+from typing import Any, Literal, TypeVar, cast
 
 from toolkit import events
-from toolkit.drive import Approver, Setting, adrive, drive, read_verdict
-from toolkit.errors import ApprovalError
+from toolkit.drive import adrive, drive, read_verdict
+from toolkit.errors import ApprovalError, StoreError
 from toolkit.history import Conversation, read_conversation
-from toolkit.loop import (
-    Decision,
-    Limits,
-    Run,
-    Verdict,
-    waiting,
-)
+from toolkit.journals import Journal, RunStore
+from toolkit.loop import Decision, Limits, Run, Verdict, waiting
 from toolkit.messages import Message, whole_characters
-from toolkit.models import Model, find_model, refuse_strangers
-from toolkit.registry import REGISTRY, ToolRegistry
+from toolkit.models import Model
 from toolkit.results import RunResult
-from toolkit.tools import OutputTool, Tool, Toolset
-
-_log = logging.getLogger("toolkit")
+from toolkit.setting import Approver, Retriever, Setting, ToolsGiven, make_setting
 
 T = TypeVar("T")
-ToolsGiven = ToolRegistry | Iterable[Callable[..., Any] | Tool] | None
 
 
 def run_agent_with_tools(
@@ -43,10 +35,16 @@ def run_agent_with_tools(
     tool_choice: str = "auto",
     output_type: Any = None,
     approve: Approver | None = None,
+    retrieve: int | Retriever | None = None,
     limits: Limits | None = None,
+    mode: Literal["run", "plan"] = "run",
     deps: Any = None,
     on_event: events.Sink | None = None,
     on_text: Callable[[str], None] | None = None,
+    audit: str | Path | Journal | None = None,
+    store: RunStore | None = None,
+    run_id: str | None = None,
+    cancel: threading.Event | None = None,
     client: Any = None,
     base_url: str | None = None,
     api_key: str | None = None,
@@ -65,29 +63,23 @@ def run_agent_with_tools(
     tool_choice: "auto", "required", "none" or a tool's name; a forced choice holds for the first turn.
     output_type: a type, of which the run gives a validated value in `result.output`.
     approve: decides on calls of sensitive tools: "approve", "deny", "defer" or a Verdict. Without it the run pauses.
+    retrieve: how many tools a request shows, those that fit the conversation best, or a function that chooses them.
+        Tools that the run has called stay in view; what is not in view may be called all the same.
     limits: further bounds, see `Limits`.
+    mode: "plan" runs only tools with the permission "read"; `result.plan` holds the other calls, to apply later.
     deps: anything; tools find it in their `ToolContext`.
     on_event: called with each `Event` of the run; its errors are logged and break nothing.
     on_text: called with the model's text as it comes; the result is the same as without.
+    audit: a file, to which each call of a tool that is not "read" is written before it starts and once it has ended.
+    store: keeps every step before the next begins, so that `resume(run_id, store=…)` goes on after a crash.
+    run_id: the id of the run; made up where it is None.
+    cancel: set it, from any thread, and the run ends with "cancelled"; a request or a tool at work is left behind.
     options: request fields of the model (temperature …), sent as they are.
 
     Outcomes are values: see `RunResult.stop_reason`. Raises ModelError where the model cannot be reached after
     retries, with the run attached as `error.run`; KeyboardInterrupt passes, with the run attached as well.
     """
-    setting = _setting(
-        model=model,
-        tools=tools,
-        output_type=output_type,
-        approve=approve,
-        deps=deps,
-        on_event=on_event,
-        on_text=on_text,
-        client=client,
-        base_url=base_url,
-        api_key=api_key,
-        options=options,
-    )
-    return drive(_begin(prompt, instructions, history, max_turns, tool_choice, limits, setting), setting)
+    return drive(*_begin(**locals()))
 
 
 async def arun_agent_with_tools(
@@ -101,10 +93,16 @@ async def arun_agent_with_tools(
     tool_choice: str = "auto",
     output_type: Any = None,
     approve: Approver | None = None,
+    retrieve: int | Retriever | None = None,
     limits: Limits | None = None,
+    mode: Literal["run", "plan"] = "run",
     deps: Any = None,
     on_event: events.Sink | None = None,
     on_text: Callable[[str], None] | None = None,
+    audit: str | Path | Journal | None = None,
+    store: RunStore | None = None,
+    run_id: str | None = None,
+    cancel: threading.Event | None = None,
     client: Any = None,
     base_url: str | None = None,
     api_key: str | None = None,
@@ -114,20 +112,7 @@ async def arun_agent_with_tools(
 
     At Ctrl-C `asyncio.run` raises a KeyboardInterrupt of its own; the run is then on `error.__context__.run`.
     """
-    setting = _setting(
-        model=model,
-        tools=tools,
-        output_type=output_type,
-        approve=approve,
-        deps=deps,
-        on_event=on_event,
-        on_text=on_text,
-        client=client,
-        base_url=base_url,
-        api_key=api_key,
-        options=options,
-    )
-    return await adrive(_begin(prompt, instructions, history, max_turns, tool_choice, limits, setting), setting)
+    return await adrive(*_begin(**locals()))
 
 
 def resume(
@@ -138,10 +123,14 @@ def resume(
     tools: ToolsGiven = None,
     output_type: Any = None,
     approve: Approver | None = None,
+    retrieve: int | Retriever | None = None,
     deps: Any = None,
     on_event: events.Sink | None = None,
     on_text: Callable[[str], None] | None = None,
     max_turns: int | None = None,
+    audit: str | Path | Journal | None = None,
+    store: RunStore | None = None,
+    cancel: threading.Event | None = None,
     client: Any = None,
     base_url: str | None = None,
     api_key: str | None = None,
@@ -149,24 +138,12 @@ def resume(
 ) -> RunResult:
     """Go on with a run that paused, or that an error left behind.
 
-    `paused` is the result, its JSON text, or the run of an error. `verdicts` decides calls by their id; while one of a
-    reply is undecided, the run stays paused and starts none of them. The other arguments are as for
-    `run_agent_with_tools`. Raises ApprovalError for a verdict on a call that does not wait for one.
+    `paused` is the result, its JSON text, the run of an error, or with `store=` the run's id. `verdicts` decides calls
+    by their id; while one of a reply is undecided, the run stays paused and starts none of them. The other arguments
+    are as for `run_agent_with_tools`. Raises ApprovalError for a verdict on a call that does not wait for one, and
+    StoreError where another process drives the run or its store has it further on.
     """
-    setting = _setting(
-        model=model,
-        tools=tools,
-        output_type=output_type,
-        approve=approve,
-        deps=deps,
-        on_event=on_event,
-        on_text=on_text,
-        client=client,
-        base_url=base_url,
-        api_key=api_key,
-        options=options,
-    )
-    return drive(_decided(paused, verdicts or {}, max_turns, setting), setting)
+    return drive(*_continue(**locals()))
 
 
 def extract(text: str, output_type: type[T], *, max_turns: int = 3, **options: Any) -> T:
@@ -192,68 +169,21 @@ async def aresume(
     tools: ToolsGiven = None,
     output_type: Any = None,
     approve: Approver | None = None,
+    retrieve: int | Retriever | None = None,
     deps: Any = None,
     on_event: events.Sink | None = None,
     on_text: Callable[[str], None] | None = None,
     max_turns: int | None = None,
+    audit: str | Path | Journal | None = None,
+    store: RunStore | None = None,
+    cancel: threading.Event | None = None,
     client: Any = None,
     base_url: str | None = None,
     api_key: str | None = None,
     **options: Any,
 ) -> RunResult:
     """As `resume`, on the running event loop."""
-    setting = _setting(
-        model=model,
-        tools=tools,
-        output_type=output_type,
-        approve=approve,
-        deps=deps,
-        on_event=on_event,
-        on_text=on_text,
-        client=client,
-        base_url=base_url,
-        api_key=api_key,
-        options=options,
-    )
-    return await adrive(_decided(paused, verdicts or {}, max_turns, setting), setting)
-
-
-def _setting(
-    *,
-    model: str | Model | None,
-    tools: ToolsGiven,
-    output_type: Any,
-    approve: Approver | None,
-    deps: Any,
-    on_event: events.Sink | None,
-    on_text: Callable[[str], None] | None,
-    client: Any,
-    base_url: str | None,
-    api_key: str | None,
-    options: dict[str, Any],
-) -> Setting:
-    refuse_strangers(options, _PARAMETERS)
-    for name, given in (("approve", approve), ("on_event", on_event), ("on_text", on_text)):
-        if given is not None and not callable(given):
-            raise TypeError(f"{name} is a function, not {type(given).__name__}.")
-        if name != "approve" and inspect.iscoroutinefunction(given):
-            raise TypeError(f"{name} is a plain function; a coroutine function would not be awaited.")
-    if tools is None:
-        tools = REGISTRY
-        if not len(REGISTRY):
-            _log.warning("the run has no tools: nothing is registered, and none are given. Pass tools=… (or tools=())")
-    elif callable(tools) or isinstance(tools, (str, Tool)):
-        raise TypeError(f"tools is a list of tools or a ToolRegistry, not {tools!r}. Put it into a list.")
-    registry = tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools)
-    found = find_model(model, client=client, base_url=base_url, api_key=api_key)
-    toolset = registry.snapshot()
-    output = OutputTool(output_type, toolset) if output_type is not None else None
-    if output:
-        toolset = Toolset([*toolset.values(), output])
-    sinks = events.listeners(on_event)
-    return Setting(
-        found, toolset, tuple(toolset.values()), approve, deps, options, sinks, on_text, output.name if output else ""
-    )
+    return await adrive(*_continue(**locals()))
 
 
 _PARAMETERS = tuple(
@@ -268,17 +198,53 @@ def _begin(
     max_turns: int,
     tool_choice: str,
     limits: Limits | None,
+    mode: Literal["run", "plan"],
+    run_id: str | None,
+    **given: Any,
+) -> tuple[Run, Setting]:
+    setting = make_setting(parameters=_PARAMETERS, **given)
+    _check_beginning(prompt, instructions, max_turns, tool_choice, limits, mode, run_id, setting)
+    before = read_conversation(history)
+    if instructions is not None:
+        before = [Message("system", whole_characters(instructions)), *(m for m in before if m.role != "system")]
+    if setting.output and tool_choice == "auto" and len(setting.tools) == 1:
+        tool_choice = setting.output
+    run = Run(
+        run_id or os.urandom(16).hex(),
+        (*before, Message("user", whole_characters(prompt))),
+        len(before),
+        max_turns,
+        tool_choice,
+        setting.output,
+        mode=mode,
+        exempt=tuple(sorted(setting.tools.exempt)),
+        limits=limits or Limits(),
+    )
+    if setting.store:
+        setting.store.create(run)
+    return run, setting
+
+
+def _check_beginning(
+    prompt: Any,
+    instructions: Any,
+    max_turns: Any,
+    tool_choice: Any,
+    limits: Any,
+    mode: Any,
+    run_id: Any,
     setting: Setting,
-) -> Run:
-    if not isinstance(prompt, str):
-        raise TypeError(f"prompt is a text, not {type(prompt).__name__}.")
-    if not isinstance(instructions, str | None):
-        raise TypeError(f"instructions is a text, not {type(instructions).__name__}.")
+) -> None:
+    for name, given in (("prompt", prompt), ("instructions", instructions or ""), ("run_id", run_id or "")):
+        if not isinstance(given, str):
+            raise TypeError(f"{name} is a text, not {type(given).__name__}.")
     _check_turns(max_turns)
     if not isinstance(tool_choice, str):
         raise TypeError(f"tool_choice is a text, not {type(tool_choice).__name__}. To force a tool, give its name.")
     if not isinstance(limits, Limits | None):
         raise TypeError(f"limits is a Limits, not {type(limits).__name__}. Write limits=Limits(tool_calls=…).")
+    if mode not in ("run", "plan"):
+        raise ValueError(f'mode={mode!r} is neither "run" nor "plan".')
     if tool_choice == "none" and setting.output:
         raise ValueError('output_type makes the answer a call, so tool_choice="none" leaves no way to answer.')
     forced = tool_choice not in ("auto", "none")
@@ -288,15 +254,6 @@ def _begin(
         )
     if forced and not setting.tools:
         raise ValueError("tool_choice forces a call, but the run has no tools.")
-    before = read_conversation(history)
-    if instructions is not None:
-        before = [Message("system", whole_characters(instructions)), *(m for m in before if m.role != "system")]
-    messages = (*before, Message("user", whole_characters(prompt)))
-    if setting.output and tool_choice == "auto" and len(setting.tools) == 1:
-        tool_choice = setting.output
-    return Run(
-        os.urandom(16).hex(), messages, len(before), max_turns, tool_choice, setting.output, limits=limits or Limits()
-    )
 
 
 def _check_turns(max_turns: Any) -> None:
@@ -304,28 +261,54 @@ def _check_turns(max_turns: Any) -> None:
         raise ValueError(f"max_turns={max_turns!r} is no number of turns. Give a whole number, 1 or more.")
 
 
-def _decided(
+def _continue(
     paused: RunResult | Run | str,
-    verdicts: Mapping[str, Decision | Verdict],
+    verdicts: Mapping[str, Decision | Verdict] | None,
     max_turns: int | None,
-    setting: Setting,
-) -> Run:
-    if isinstance(paused, str):
+    **given: Any,
+) -> tuple[Run, Setting]:
+    setting = make_setting(parameters=_PARAMETERS, **given)
+    run = _claimed(paused, setting.store)
+    try:
+        return _decided(run, verdicts or {}, max_turns, setting), setting
+    except BaseException:
+        if setting.store:
+            setting.store.release(run.id)
+        raise
+
+
+def _claimed(paused: RunResult | Run | str, store: RunStore | None) -> Run:
+    """The run to go on with; where a store has it, as it is there, and nobody else's."""
+    if isinstance(paused, str) and (store is None or paused.lstrip().startswith("{")):
         paused = RunResult.from_json(paused)
+    if store and isinstance(paused, str):
+        return store.claim(paused)
     if not isinstance(paused, RunResult | Run):
         raise TypeError(f"A run is resumed from its result, its JSON, or error.run, not from {type(paused).__name__}.")
     run = paused if isinstance(paused, Run) else paused.run
+    if store is None:
+        return run
+    kept = store.claim(run.id)
+    if kept.messages != run.messages:
+        store.release(run.id)
+        raise StoreError(f"The store has run {run.id!r} in another state. Resume it by its id: resume({run.id!r}, …).")
+    return kept
+
+
+def _decided(run: Run, verdicts: Mapping[str, Decision | Verdict], max_turns: int | None, setting: Setting) -> Run:
     if run.output != setting.output:
         raise ValueError(f"The run was begun with{'' if run.output else 'out'} output_type. Resume it in the same way.")
-    if strangers := [c.name for c in getattr(paused, "waiting", ()) if c.name not in setting.tools]:
+    if strangers := [call.name for call in run.open_calls if call.id in run.held and call.name not in setting.tools]:
         raise ValueError(f"Calls of {strangers} wait for approval, but tools= does not hold them.")
+    if altered := [call.id for call in run.open_calls if run.held.get(call.id, call.digest) != call.digest]:
+        raise ApprovalError(f"The calls {altered} are not those that were held for approval: somebody altered the run.")
     if max_turns is not None:
         _check_turns(max_turns)
         is_cut = run.stopped == "max_turns" and run.messages[-1].role == "tool"  # else there was an answer
         run = replace(run, max_turns=max_turns, stopped=None if is_cut else run.stopped)
-    open_ids = [call.id for call in waiting(run, setting.gate)]
-    if unknown := [call_id for call_id in verdicts if call_id not in open_ids]:
-        raise ApprovalError(f"No call {unknown} waits for a verdict; these do: {open_ids}.")
-    given = {call_id: read_verdict(answer) for call_id, answer in verdicts.items()}
+    open_calls = {call.id: call for call in waiting(run, setting.gate(run))}
+    if unknown := [call_id for call_id in verdicts if call_id not in open_calls]:
+        raise ApprovalError(f"No call {unknown} waits for a verdict; these do: {list(open_calls)}.")
+    given = {call_id: read_verdict(answer).on(open_calls[call_id]) for call_id, answer in verdicts.items()}
     kept = {call_id: verdict for call_id, verdict in run.verdicts.items() if verdict.decision != "defer"}
-    return replace(run, verdicts={**kept, **given})
+    return replace(run, verdicts={**kept, **given}, exempt=tuple(sorted(setting.tools.exempt)))

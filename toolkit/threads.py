@@ -7,15 +7,43 @@ import functools
 import os
 import queue
 import threading
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 Job = tuple["Future[Any]", Callable[[], Any]]
 
 # A pool of concurrent.futures would hold the process at exit until its threads end; daemon threads do not.
 _idle: deque[queue.SimpleQueue[Job]] = deque()
+
+
+_LOOK_AGAIN = 0.05  # seconds after which a waiting thread looks at the flag of its caller
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """What ends a wait before its time: the caller's flag, or a moment of `time.monotonic`."""
+
+    cancel: threading.Event | None = None
+    deadline: float | None = None
+
+    @property
+    def reason(self) -> Literal["", "cancelled", "limit_reached"]:
+        if self.cancel is not None and self.cancel.is_set():
+            return "cancelled"
+        return "limit_reached" if self.deadline is not None and time.monotonic() >= self.deadline else ""
+
+    def patience(self, seconds: float | None = None) -> float | None:
+        """How long to wait at most, of `seconds`, before `reason` is to be looked at again."""
+        left = None if self.deadline is None else max(self.deadline - time.monotonic(), 0.0)
+        bounds = [b for b in (seconds, left, None if self.cancel is None else _LOOK_AGAIN) if b is not None]
+        return min(bounds, default=None)
+
+
+NEVER = Halt()
 
 
 def start(work: Callable[[], Any]) -> Future[Any]:

@@ -1,0 +1,192 @@
+"""What a run works with and its state does not hold: its model, its tools, and who listens, decides and keeps."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import threading
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from toolkit import events, threads
+from toolkit.errors import ToolsRefused
+from toolkit.execute import needs_approval
+from toolkit.journals import Journal, RunStore, Watch, open_audit
+from toolkit.loop import AskApproval, Decision, Gate, Outcome, Run, Step, Stop, Verdict, advance, next_step
+from toolkit.messages import Message, Permission, ToolCall
+from toolkit.models import Model, find_model, refuse_strangers
+from toolkit.receive import SENSITIVE
+from toolkit.registry import REGISTRY, ToolRegistry
+from toolkit.tools import OutputTool, Tool, Toolset
+
+_log = logging.getLogger("toolkit")
+
+Approver = Callable[[ToolCall], "Decision | Verdict | Awaitable[Decision | Verdict]"]
+"""Decides on a call (a `PendingCall`) of a sensitive tool. What is no exact approval keeps it from running.
+
+One with an attribute `tiers` is asked about the calls of these tiers too.
+"""
+
+Retriever = Callable[[Sequence[Message], Sequence[Tool]], Sequence[Tool]]
+"""Chooses the tools that a request shows, from the conversation so far and all tools of the run."""
+
+
+ToolsGiven = ToolRegistry | Iterable[Callable[..., Any] | Tool] | None
+"""What `tools=` takes; None is the global registry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a run works with and its state does not hold."""
+
+    model: Model
+    tools: Toolset
+    every: tuple[Tool, ...]
+    approve: Approver | None
+    retrieve: Retriever | None
+    deps: Any
+    options: Mapping[str, Any]
+    sinks: tuple[events.Sink, ...]
+    on_text: Callable[[str], None] | None
+    output: str
+    cancel: threading.Event | None
+    audit: Journal | None
+    store: RunStore | None
+
+    @property
+    def asked(self) -> frozenset[Permission]:
+        """The tiers on whose calls somebody decides."""
+        return SENSITIVE | frozenset(getattr(self.approve, "tiers", ()))
+
+    def gate(self, run: Run) -> Gate:
+        asked = self.asked & {"read"} if run.mode == "plan" else self.asked  # no more runs in a plan
+        return lambda call: needs_approval(call, self.tools, asked)
+
+    def begin(self, run: Run) -> None:
+        if self.sinks:
+            events.tell(self.sinks, events.run_started(run, self.model.name, tuple(self.tools)))
+
+    def halt(self, run: Run) -> threads.Halt:
+        """What ends a step that waits: the caller's flag, and the end of the run's time."""
+        if self.cancel is None and run.limits.seconds is None:
+            return threads.NEVER
+        left = None if run.limits.seconds is None else run.limits.seconds - run.seconds
+        return threads.Halt(self.cancel, None if left is None else time.monotonic() + left)
+
+    def watch(self, run: Run) -> Watch:
+        journals = tuple(journal for journal in (self.audit, self.store) if journal)
+        return Watch(journals, self.halt(run))
+
+    def next_step(self, run: Run, gate: Gate) -> Step:
+        step = next_step(run, gate)
+        if self.cancel is not None and self.cancel.is_set() and not isinstance(step, Stop):
+            return Stop("cancelled", "Not run: the run was cancelled.")
+        return step
+
+    def advance(self, run: Run, step: Step, outcome: Outcome, seconds: float) -> Run:
+        if self.sinks:
+            for event in events.step_ended(run, step, outcome, self.model.name, seconds):
+                events.tell(self.sinks, event)
+        active = 0.0 if isinstance(step, AskApproval) else seconds  # people take their time
+        run = advance(run, step, outcome, seconds=active)
+        if self.store:
+            self.store.save(run, "running")
+        return run
+
+    def switch_route(self, run: Run, error: ToolsRefused) -> Run:
+        """The run with the tools in its prompt from now on, unless they are there already."""
+        if run.route == "prompted":
+            raise error
+        if self.sinks:
+            events.tell(self.sinks, events.route_switched(run, str(error)))
+        return replace(run, route="prompted")
+
+    def tell_begin(self, run: Run, step: Step, shown: int) -> None:
+        if self.sinks:
+            for event in events.step_began(run, step, self.model.name, shown):
+                events.tell(self.sinks, event)
+
+    def tell_end(self, run: Run, **outcome: str) -> None:
+        if self.sinks:
+            events.tell(self.sinks, events.run_ended(run, outcome))
+
+
+def make_setting(
+    *,
+    model: str | Model | None,
+    tools: ToolsGiven,
+    output_type: Any,
+    approve: Approver | None,
+    retrieve: int | Retriever | None,
+    deps: Any,
+    on_event: events.Sink | None,
+    on_text: Callable[[str], None] | None,
+    audit: str | Path | Journal | None,
+    store: RunStore | None,
+    cancel: threading.Event | None,
+    client: Any,
+    base_url: str | None,
+    api_key: str | None,
+    options: dict[str, Any],
+    parameters: Collection[str],
+) -> Setting:
+    """The setting that the arguments of a run describe; raises TypeError or ValueError for what fits none of them."""
+    refuse_strangers(options, parameters)
+    _check(approve=approve, on_event=on_event, on_text=on_text, store=store, cancel=cancel)
+    toolset = _toolset(tools)
+    output = OutputTool(output_type, toolset) if output_type is not None else None
+    if output:
+        toolset = Toolset([*toolset.values(), output])
+    return Setting(
+        find_model(model, client=client, base_url=base_url, api_key=api_key),
+        toolset,
+        tuple(toolset.values()),
+        approve,
+        _retriever(retrieve),
+        deps,
+        options,
+        events.listeners(on_event),
+        on_text,
+        output.name if output else "",
+        cancel,
+        open_audit(audit),
+        store,
+    )
+
+
+def _check(*, store: Any, cancel: Any, **callbacks: Any) -> None:
+    for name, given in callbacks.items():
+        if given is not None and not callable(given):
+            raise TypeError(f"{name} is a function, not {type(given).__name__}.")
+        if name != "approve" and inspect.iscoroutinefunction(given):
+            raise TypeError(f"{name} is a plain function; a coroutine function would not be awaited.")
+    if store is not None and not hasattr(store, "claim"):
+        raise TypeError(
+            f"store is a RunStore such as SQLiteStore(PATH), not {type(store).__name__}. "
+            "A field of that name goes to the model in extra_body={'store': …}."
+        )
+    if cancel is not None and not hasattr(cancel, "is_set"):
+        raise TypeError(f"cancel is a threading.Event, not {type(cancel).__name__}.")
+
+
+def _toolset(tools: ToolsGiven) -> Toolset:
+    if tools is None:
+        tools = REGISTRY
+        if not len(REGISTRY):
+            _log.warning("the run has no tools: nothing is registered, and none are given. Pass tools=… (or tools=())")
+    elif callable(tools) or isinstance(tools, (str, Tool)):
+        raise TypeError(f"tools is a list of tools or a ToolRegistry, not {tools!r}. Put it into a list.")
+    return (tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools)).snapshot()
+
+
+def _retriever(retrieve: int | Retriever | None) -> Retriever | None:
+    if retrieve is None or callable(retrieve):
+        return retrieve
+    if type(retrieve) is not int or retrieve < 1:
+        raise ValueError(f"retrieve={retrieve!r} is no number of tools. Give 1 or more, or a function that chooses.")
+    from toolkit.retrieval import best
+
+    return best(retrieve)
