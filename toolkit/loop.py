@@ -348,5 +348,14 @@ def _fingerprint(calls: tuple[ToolCall, ...], results: tuple[ToolResult, ...], e
 
 
 def _pointed_out(result: ToolResult, times: int) -> ToolResult:
-    note = f"\n[The same call gave the same result {times} times in a row. Do something else, or answer.]"
-    return replace(result, content=result.content + note)
+    return replace(result, content=result.content + _NOTE.format(times))
+
+
+_NOTE = "\n[The same call gave the same result {} times in a row. Do something else, or answer.]"
+
+
+def without_note(result: ToolResult) -> ToolResult:
+    """The result as it came, without what the loop remarked on its repetition."""
+    before, after = _NOTE.split("{}")
+    content, remarked, _ = result.content.rpartition(before)
+    return replace(result, content=content) if remarked and result.content.endswith(after) else result
