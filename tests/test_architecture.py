@@ -71,6 +71,7 @@ ALLOWED = {
     ("setting", "retrieval"): "a number of tools becomes a retriever",
     ("journals", "audit"): "a path becomes an audit",
     ("audit", "locks"): "several processes append to one file",
+    ("batch", "locks"): "the processes of a batch share a rate",
     ("store", "locks"): "no run is driven by two processes",
     ("dialects.prompted", "dialects.chat"): "it rides on that wire",
     ("dialects.prompted", "dialects.chat_stream"): "it rides on that wire",

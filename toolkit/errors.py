@@ -4,6 +4,7 @@ ToolkitError
 ├── ToolDefinitionError(TypeError)   a function cannot be a tool          your code, at decoration
 ├── ApprovalError(ValueError)        a verdict names no waiting call      your code, at resume
 ├── StoreError                       a run is not there, or not yours      the store; nothing has run
+│   └── RunExists                    its id is taken                       resume it
 ├── ReplayError                      a record does not come out again     replay() only
 ├── RunIncomplete                    no answer, and you insisted          raise_for_stop() only
 └── ModelError                       the model could not be reached       the world; carries the run
@@ -32,6 +33,10 @@ class ApprovalError(ToolkitError, ValueError):
 
 class StoreError(ToolkitError):
     """A run cannot be created, found, claimed or kept in its store."""
+
+
+class RunExists(StoreError):
+    """The store has a run of this id already."""
 
 
 class ReplayError(ToolkitError):

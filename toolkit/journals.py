@@ -28,7 +28,7 @@ class RunStore(Journal, Protocol):
     """Where runs are kept, so that they outlive their process. Its methods raise StoreError where they cannot."""
 
     def create(self, run: Run) -> None:
-        """Keep a new run, claimed. Refuses an id that is taken."""
+        """Keep a new run, claimed. Raises RunExists where its id is taken."""
 
     def claim(self, run_id: str) -> Run:
         """The run as it was left, for this process alone until `release`. Refuses one that somebody else drives.
@@ -36,6 +36,10 @@ class RunStore(Journal, Protocol):
         `Run.settled` holds what came of calls in an unfinished batch: their results, and "outcome unknown" for a call
         that began, may have changed something, and never ended.
         """
+        ...
+
+    def load(self, run_id: str) -> Run:
+        """The run as it was left, to look at."""
         ...
 
     def save(self, run: Run, status: str) -> None:

@@ -96,7 +96,7 @@ class Model:
             raise ValueError(f"There is no wire {wire!r}. Name one of {', '.join(WIRES)}.")
         if info and not info.function_calling:
             wire = "react"
-        self.name, self.defaults = name, defaults
+        self.name, self.defaults, self._wire = name, defaults, wire
         self._given = {"client": client, "base_url": base_url, "api_key": api_key, "retries": retries}
         self._dialect = importlib.import_module(WIRES[wire].dialect)
         sdk, method = WIRES[wire].sdk, WIRES[wire].method
@@ -137,6 +137,13 @@ class Model:
         return Model(
             self.name, wire="react", info=replace(self.info, function_calling=False), **self._given, **self.defaults
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """How a model goes to another process: it makes a client of its own there."""
+        if self._given["client"] is not None:
+            raise TypeError(f"The model {self.name!r} has a client, which stays in its process. Give base_url instead.")
+        given = {"wire": self._wire, "info": self.info, **self._given, **self.defaults}
+        return functools.partial(type(self), **given), (self.name,)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import logging
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, overload
 
 from toolkit.errors import ToolDefinitionError
@@ -164,6 +166,53 @@ class ToolRegistry:
 
 REGISTRY = ToolRegistry()
 """The global registry: where `@tool` registers by default, and what a run takes when it is given no tools."""
+
+
+def import_tools(reference: str) -> ToolRegistry:
+    """The tools of a module ("package.module", "path/to/file.py"), or the one thing in it that "module:name" names.
+
+    Of a module: what `@tool` decorated in it, its Tools and its registries. A name may stand for a registry, a tool, a
+    function or a list of these. Raises ImportError or ToolDefinitionError, naming the reference.
+    """
+    place, _, name = reference.partition(":")
+    module = _import(place)
+    if name and not hasattr(module, name):
+        raise ImportError(f"{place!r} has no {name!r}, which the reference {reference!r} names.")
+    found = ToolRegistry(on_duplicate="replace")
+    things = [getattr(module, name)] if name else [v for v in vars(module).values() if _holds_tools(v, module)]
+    for thing in things:
+        is_many = isinstance(thing, (ToolRegistry, list, tuple, set, frozenset))
+        for one in thing if is_many else [thing]:
+            found.register_tool(one)
+    if not len(found):
+        raise ToolDefinitionError(f"{reference!r} holds no tools. Decorate a function in it with @tool, or name one.")
+    return found
+
+
+def _import(place: str) -> Any:
+    if not place.endswith(".py"):
+        try:
+            return importlib.import_module(place)
+        except ModuleNotFoundError as error:
+            if error.name and place.startswith(error.name):
+                raise ImportError(
+                    f"{place!r} is no module. A text among tools is a module, or 'module:name'."
+                ) from error
+            raise
+    spec = importlib.util.spec_from_file_location(Path(place).stem, place)
+    if spec is None or spec.loader is None or not Path(place).is_file():
+        raise ImportError(f"There is no file {place!r}.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(spec.name, module)  # its functions may be sought by module and name
+    spec.loader.exec_module(module)
+    return module
+
+
+def _holds_tools(thing: Any, module: Any) -> bool:
+    if isinstance(thing, ToolRegistry):
+        return thing is not REGISTRY
+    is_decorated = inspect.isfunction(thing) and TOOL in vars(thing)
+    return isinstance(thing, Tool) or (is_decorated and thing.__module__ == module.__name__)
 
 
 @overload

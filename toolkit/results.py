@@ -121,6 +121,9 @@ class RunResult:
         reason: StopReason = reader(StopReason)(saved["stop_reason"])
         return cls(run, reason, tuple(call for call in run.open_calls if call.id in saved["waiting"]))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.run, self.stop_reason, self.waiting)  # the tools stay in their process
+
     def __repr__(self) -> str:
         run, calls = self.run, len(self.calls)
         counts = f"{run.turns} turns, {calls} calls, {run.usage.total_tokens} tokens"

@@ -56,7 +56,8 @@ def run_agent_with_tools(
     model: a name ("responses:NAME", "anthropic:NAME", "react:NAME" for these wires), "local" or "local:PATH.gguf" for
         the embedded model, or a `Model`; None takes $TOOLKIT_MODEL, else OpenAI's where $OPENAI_API_KEY is set, else
         the embedded model. `client`, `base_url`, `api_key` go with a name.
-    tools: functions, Tools or a registry; None takes the global registry, where `@tool` registers.
+    tools: functions, Tools or a registry, or where to find them ("module", "module:name"); None takes the global
+        registry, where `@tool` registers.
     instructions: the system text.
     history: a result or messages (also Chat Completions dicts) to go on from; never changed.
     max_turns: requests to the model at most. In the last of several the tools are switched off, so that it answers.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -54,6 +55,9 @@ class ScriptedModel(Model):
     async def acomplete(self, messages: Sequence[Message], tools: Sequence[Tool], **asked: Any) -> Reply:
         """As `complete`."""
         return self.complete(messages, tools, **asked)
+
+    def __reduce__(self) -> tuple[Any, ...]:  # a script of values, or a function of a module, can be pickled
+        return copyreg.__newobj__, (type(self),), self.__dict__  # type: ignore[attr-defined]  # of no typeshed
 
     def __enter__(self) -> ScriptedModel:
         return self

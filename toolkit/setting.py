@@ -19,7 +19,7 @@ from toolkit.loop import AskApproval, Decision, Gate, Outcome, Run, Step, Stop, 
 from toolkit.messages import Message, Permission, ToolCall
 from toolkit.models import Model, find_model, refuse_strangers
 from toolkit.receive import SENSITIVE
-from toolkit.registry import REGISTRY, ToolRegistry
+from toolkit.registry import REGISTRY, ToolRegistry, import_tools
 from toolkit.tools import OutputTool, Tool, Toolset
 
 _log = logging.getLogger("toolkit")
@@ -34,8 +34,8 @@ Retriever = Callable[[Sequence[Message], Sequence[Tool]], Sequence[Tool]]
 """Chooses the tools that a request shows, from the conversation so far and all tools of the run."""
 
 
-ToolsGiven = ToolRegistry | Iterable[Callable[..., Any] | Tool] | None
-"""What `tools=` takes; None is the global registry."""
+ToolsGiven = ToolRegistry | Iterable[Callable[..., Any] | Tool] | str | None
+"""What `tools=` takes; a text refers to a module or something in it ("module:name"), None is the global registry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,9 @@ def _toolset(tools: ToolsGiven) -> Toolset:
         tools = REGISTRY
         if not len(REGISTRY):
             _log.warning("the run has no tools: nothing is registered, and none are given. Pass tools=… (or tools=())")
-    elif callable(tools) or isinstance(tools, (str, Tool)):
+    elif isinstance(tools, str):
+        tools = import_tools(tools)
+    elif callable(tools) or isinstance(tools, Tool):
         raise TypeError(f"tools is a list of tools or a ToolRegistry, not {tools!r}. Put it into a list.")
     return (tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools)).snapshot()
 

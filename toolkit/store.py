@@ -7,6 +7,7 @@ unknown" and not run again either. Loss of power may cost the last steps, unless
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sqlite3
@@ -16,9 +17,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import BinaryIO, get_args
+from typing import Any, BinaryIO, get_args
 
-from toolkit.errors import StoreError
+from toolkit.errors import RunExists, StoreError
 from toolkit.locks import lock_byte, unlock_byte
 from toolkit.loop import Run, StopReason, waiting
 from toolkit.messages import Message, ToolCall, ToolResult
@@ -72,7 +73,7 @@ class SQLiteStore:
             now = time.time()
             made = database.execute("INSERT OR IGNORE INTO runs VALUES (NULL, ?, '', '', ?, ?)", (run.id, now, now))
             if not made.rowcount:
-                raise StoreError(f"The store has a run {run.id!r} already. Resume it, or choose another run_id.")
+                raise RunExists(f"The store has a run {run.id!r} already. Resume it, or choose another run_id.")
             self._lease(run.id, made.lastrowid or 0)
             self._write(database, run, "running")
         self._saved[run.id] = (self._saved[run.id][0], len(run.messages))
@@ -147,6 +148,9 @@ class SQLiteStore:
             for table, column in (("messages", "run"), ("calls", "run"), ("runs", "number")):
                 database.execute(f"DELETE FROM {table} WHERE {column} = ?", (number,))
         self.release(run_id)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return functools.partial(type(self), durable=self._durable), (str(self.path.absolute()),)
 
     def close(self) -> None:
         """Close the file; runs that are driven meanwhile fail. A store that is used again opens it again."""

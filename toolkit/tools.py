@@ -109,8 +109,17 @@ class Tool:
             _log.info("tool %r is sent without strict mode: %s", self.name, error)
             return None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What goes to another process: a function by its module and name; what is made of it is made there anew."""
+        made = {name for kind in type(self).__mro__ for name, value in vars(kind).items() if _is_cached(value)}
+        return {name: value for name, value in self.__dict__.items() if name not in made}
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} ({self.permission})>"
+
+
+def _is_cached(attribute: Any) -> bool:
+    return isinstance(attribute, functools.cached_property)
 
 
 class FunctionTool(Tool):

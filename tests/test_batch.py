@@ -1,0 +1,203 @@
+"""Batches: order, failures, progress, rates, other processes, and going on after a crash."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+import threading
+import time
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import batch_tools
+from batch_tools import MODEL, TOOLS
+from toolkit import Model, RunResult, ScriptedModel
+from toolkit.batch import Rate, RunFailed, run_batch
+from toolkit.registry import REGISTRY, ToolRegistry, import_tools
+from toolkit.store import SQLiteStore
+
+
+def texts(results: list[Any]) -> list[str]:
+    return [str(result) for result in results]
+
+
+def test_results_come_in_the_order_of_the_prompts() -> None:
+    prompts = [f"p{number}" for number in range(30)]
+    assert texts(run_batch(prompts, model=MODEL, tools=TOOLS)) == [f"you said {prompt}" for prompt in prompts]
+
+
+def test_a_failed_run_stops_no_other() -> None:
+    first, failed, last = run_batch(["a", "fail", "b"], model=MODEL, tools=TOOLS)
+    assert (str(first), str(last)) == ("you said a", "you said b")
+    assert isinstance(failed, RunFailed)
+    assert str(failed) == "RuntimeError: the model is out"
+    assert isinstance(failed.__cause__, RuntimeError)
+
+
+def test_nothing_is_nothing() -> None:
+    assert run_batch([], model=MODEL, tools=TOOLS) == []
+
+
+def test_progress_counts_up() -> None:
+    seen: list[tuple[int, int]] = []
+    run_batch(["a", "b", "fail"], model=MODEL, tools=TOOLS, on_progress=lambda *counts: seen.append(counts))
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_concurrency_is_bounded(concurrency: int) -> None:
+    lock, now, most = threading.Lock(), 0, 0
+
+    def answer(request: Any) -> str:
+        nonlocal now, most
+        with lock:
+            now += 1
+            most = max(most, now)
+        time.sleep(0.02)
+        with lock:
+            now -= 1
+        return "done"
+
+    run_batch(list("abcdefgh"), model=ScriptedModel(answer), tools=(), concurrency=concurrency)
+    assert most == concurrency
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "a store without an id": ({"store": object()}, "go together"),
+    "an id without a store": ({"batch_id": "b"}, "go together"),
+    "no concurrency": ({"concurrency": 0}, "lets nothing run"),
+}
+
+
+@pytest.mark.parametrize(("options", "told"), WRONG.values(), ids=WRONG)
+def test_what_cannot_work_is_refused_at_once(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        run_batch(["a"], model=MODEL, tools=TOOLS, **options)
+
+
+def test_an_interrupted_batch_keeps_what_it_has() -> None:
+    def stop(done: int, of: int) -> None:
+        if done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        run_batch(["a", "b", "c"], model=MODEL, tools=TOOLS, concurrency=1, on_progress=stop)
+    assert texts(caught.value.results) == ["you said a", "you said b", "None"]  # type: ignore[attr-defined]
+
+
+def test_a_batch_of_a_store_is_done_once(tmp_path: Path) -> None:
+    lines, store = tmp_path / "lines", SQLiteStore(tmp_path / "runs.db")
+    prompts = [f"append {lines} {number} 0" for number in range(5)]
+    options: dict[str, Any] = {"model": MODEL, "tools": TOOLS, "store": store, "batch_id": "b"}
+    first = run_batch([*prompts, "fail"], **options)
+    again = run_batch([*prompts, "fail"], **options)
+    assert texts(first) == texts(again)
+    assert sorted(lines.read_text().split()) == ["0", "1", "2", "3", "4"]
+
+    other = run_batch(["another prompt"], **options)
+    assert "another batch_id" in str(other[0])
+
+
+def test_requests_of_all_runs_keep_one_rate(tmp_path: Path) -> None:
+    for rate in (Rate(600), Rate(600, tmp_path / "rate")):
+        waits = [rate.take() for _ in range(5)]
+        assert waits == pytest.approx([0, 0.1, 0.2, 0.3, 0.4], abs=0.09)
+        assert pickle.loads(pickle.dumps(rate)).path == rate.path
+    times: list[float] = []
+    rate = Rate(3000)
+    run_batch(list("abcd"), model=ScriptedModel(lambda request: times.append(time.time()) or "x"), tools=(), rate=rate)
+    assert max(times) - min(times) >= 0.05
+    with pytest.raises(ValueError, match="lets nothing through"):
+        Rate(0)
+
+
+@pytest.fixture(scope="module", params=["threads", "processes"])
+def executor(request: pytest.FixtureRequest) -> Any:
+    made: Executor
+    if request.param == "threads":
+        made = ThreadPoolExecutor(2)
+    else:
+        made = ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("forkserver"))
+    with made:
+        yield made
+
+
+def test_any_executor_will_do(executor: Executor, tmp_path: Path) -> None:
+    lines = tmp_path / "lines"
+    prompts = ["a", f"append {lines} x 0", "fail"]
+    first, second, third = run_batch(prompts, model=MODEL, tools=TOOLS, executor=executor)
+    assert texts([first, second, third]) == ["you said a", "appended x", "RuntimeError: the model is out"]
+    assert isinstance(second, RunResult)
+    assert second.calls[0].name == "append"
+    assert isinstance(third, RunFailed)
+    assert lines.read_text() == "x\n"
+
+
+def test_tools_are_found_by_reference(executor: Executor, tmp_path: Path) -> None:
+    prompts = [f"append {tmp_path / 'lines'} x 0"]
+    for reference in ("batch_tools", "batch_tools:TOOLS", "batch_tools:append"):
+        assert texts(run_batch(prompts, model=MODEL, tools=reference, executor=executor)) == ["appended x"]
+
+
+REFERENCES = {
+    "no such module": ("no_such_module", ImportError, "'no_such_module' is no module"),
+    "no such name": ("batch_tools:nothing", ImportError, "no 'nothing'"),
+    "no such file": ("no_such_file.py", ImportError, "no file 'no_such_file.py'"),
+    "a module without tools": ("json", TypeError, "holds no tools"),
+    "no tool": ("batch_tools:os", TypeError, "no tool"),
+}
+
+
+@pytest.mark.parametrize(("reference", "kind", "told"), REFERENCES.values(), ids=REFERENCES)
+def test_a_reference_to_nothing_is_told(reference: str, kind: type[Exception], told: str) -> None:
+    with pytest.raises(kind, match=told):
+        import_tools(reference)
+
+
+def test_a_file_is_a_reference_too(tmp_path: Path) -> None:
+    before = len(REGISTRY)
+    (tmp_path / "my_own_tools.py").write_text(
+        "from toolkit import tool\nfrom toolkit.registry import ToolRegistry\nR = ToolRegistry()\n\n"
+        '@tool(registry=R)\ndef look() -> str:\n    """Look."""\n    return "seen"\n'
+    )
+    found = import_tools(str(tmp_path / "my_own_tools.py"))
+    assert [tool.name for tool in found] == ["look"]
+    assert found.call("look", "{}").content == "seen"
+    assert len(REGISTRY) == before
+
+
+def test_what_a_batch_needs_can_be_pickled(tmp_path: Path) -> None:
+    registry = pickle.loads(pickle.dumps(TOOLS))
+    assert registry.call("append", {"path": str(tmp_path / "x"), "line": "y"}).content == "appended y"
+    again = pickle.loads(pickle.dumps(Model("m", wire="responses", base_url="http://127.0.0.1:1/v1", api_key="k")))
+    assert (again.name, again._wire) == ("m", "responses")
+    with pytest.raises(TypeError, match="has a client"):
+        pickle.dumps(Model("m", client=object()))
+    result = run_batch([f"append {tmp_path / 'x'} z 0"], model=MODEL, tools=ToolRegistry([batch_tools.append]))[0]
+    assert pickle.loads(pickle.dumps(result)) == result
+    store = pickle.loads(pickle.dumps(SQLiteStore(tmp_path / "runs.db", durable=True)))
+    assert store.runs() == []
+
+
+def test_a_cluster_goes_on_where_a_worker_was_killed(tmp_path: Path) -> None:
+    """200 runs on two worker processes with one store; one of them is killed by a tool amid its run."""
+    distributed = pytest.importorskip("distributed")
+    lines, store = tmp_path / "lines", SQLiteStore(tmp_path / "runs.db")
+    prompts = [f"append {lines} {number} 0" for number in range(200)]
+    prompts[60] = f"die {tmp_path / 'died'}"
+    options = {"n_workers": 2, "threads_per_worker": 2, "processes": True, "dashboard_address": None}
+    with distributed.LocalCluster(host="127.0.0.1", **options) as cluster, distributed.Client(cluster) as client:
+        results = run_batch(
+            prompts, model=MODEL, tools=TOOLS, store=store, batch_id="b", executor=client.get_executor(pure=False)
+        )
+    expected = [f"appended {number}" for number in range(200)]
+    for at, result in enumerate(results):
+        assert isinstance(result, RunResult), str(result)
+        assert str(result) == expected[at] or "Outcome unknown" in str(result)
+    assert "Outcome unknown" in str(results[60])
+    written = lines.read_text().split()
+    assert len(written) == len(set(written)), "a tool that writes ran twice"
+    assert sum("Outcome unknown" in str(result) for result in results) <= 4, "at most what was under way"

@@ -1,0 +1,196 @@
+"""Many prompts, each a run of its own: in threads, processes or a cluster, in order, and going on after a crash."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import Any
+
+from toolkit import threads
+from toolkit.errors import RunExists, ToolkitError
+from toolkit.journals import RunStore
+from toolkit.locks import lock_byte
+from toolkit.messages import Message, Reply, whole_characters
+from toolkit.models import Model, find_model
+from toolkit.registry import REGISTRY
+from toolkit.results import RunResult
+from toolkit.run import resume, run_agent_with_tools
+from toolkit.tools import Tool
+
+
+class RunFailed(ToolkitError):
+    """A run of a batch raised: its text names the exception, which is its cause where it was raised in this process."""
+
+
+def run_batch(
+    prompts: Iterable[str],
+    *,
+    executor: Executor | None = None,
+    concurrency: int = 8,
+    rate: Rate | None = None,
+    store: RunStore | None = None,
+    batch_id: str | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
+    **options: Any,
+) -> list[RunResult | RunFailed]:
+    """Run each prompt; return what each came to, in their order. A run that fails stops no other.
+
+    executor: any `concurrent.futures.Executor`; None is threads. For one of processes or of a cluster, what is given
+        must be picklable: tools and approvers of modules, models by name. Results then have no `value`s.
+    concurrency: how many runs are under way at once.
+    rate: bounds the requests of all runs together, see `Rate`.
+    store, batch_id: runs are kept as "BATCH_ID-NUMBER". The same batch again returns what has ended, goes on with what
+        was broken off, and runs the rest.
+    on_progress: called with how many have ended, and how many there are.
+    options: those of `run_agent_with_tools`.
+
+    Raises ValueError for a store without batch_id. On KeyboardInterrupt nothing more is begun, and what has ended is on
+    `error.results` (None for the rest).
+    """
+    prompts = list(prompts)
+    if (store is None) != (batch_id is None):
+        raise ValueError("store= and batch_id= go together: the runs are kept under the batch's id.")
+    if concurrency < 1:
+        raise ValueError(f"concurrency={concurrency!r} lets nothing run. Give 1 or more.")
+    options = {"tools": list(REGISTRY), **options}
+    if rate:
+        model = find_model(options.pop("model", None), **{name: options.pop(name, None) for name in _OF_A_MODEL})
+        options["model"] = _Paced(model, rate)
+    is_near = executor is None or isinstance(executor, ThreadPoolExecutor)
+    work = _run_one if is_near else _run_elsewhere
+    jobs = [(work, prompt, store, f"{batch_id}-{at}", options) for at, prompt in enumerate(prompts)]
+    results: list[Any] = [None] * len(prompts)
+    try:
+        for done, (at, future) in enumerate(_as_they_end(executor or _Threads(), jobs, concurrency), 1):
+            results[at] = _read(future)
+            if on_progress:
+                on_progress(done, len(prompts))
+    except BaseException as error:
+        error.results = results  # type: ignore[attr-defined]
+        raise
+    return results
+
+
+_OF_A_MODEL = ("client", "base_url", "api_key")
+
+
+class Rate:
+    """So many requests a minute at most, evenly spaced, of all runs that share it.
+
+    `path` is a file by which the processes of one machine share it; without one it holds within a process.
+    """
+
+    def __init__(self, per_minute: float, path: str | Path | None = None) -> None:
+        if not per_minute > 0:
+            raise ValueError(f"Rate(per_minute={per_minute!r}) lets nothing through. Give more than 0.")
+        self.per_minute, self.path = per_minute, None if path is None else str(Path(path).absolute())
+        self._next = 0.0
+
+    def take(self) -> float:
+        """Take the next place; return the seconds until then."""
+        now = time.time()
+        with _taking:
+            if self.path is None:
+                begins = max(now, self._next)
+                self._next = begins + 60 / self.per_minute
+            else:
+                with open(self.path, "a+b") as file:  # closing frees the lock
+                    lock_byte(file, _LOCKED_BYTE, wait=True)
+                    file.seek(0)
+                    begins = max(now, float(file.read() or 0))
+                    file.truncate(0)
+                    file.write(str(begins + 60 / self.per_minute).encode())
+        return begins - now
+
+
+_taking = threading.Lock()
+_LOCKED_BYTE = 1_000  # behind what is written
+
+
+class _Paced(Model):
+    """A model whose requests wait for their place."""
+
+    def __init__(self, model: Model, rate: Rate) -> None:
+        self.name, self.info, self.defaults = model.name, model.info, model.defaults
+        self._model, self._rate = model, rate
+
+    @functools.cached_property
+    def prompted(self) -> Model:
+        return _Paced(self._model.prompted, self._rate)
+
+    def complete(self, messages: Sequence[Message], tools: Sequence[Tool], **asked: Any) -> Reply:
+        time.sleep(self._rate.take())
+        return self._model.complete(messages, tools, **asked)
+
+    async def acomplete(self, messages: Sequence[Message], tools: Sequence[Tool], **asked: Any) -> Reply:
+        import asyncio
+
+        await asyncio.sleep(self._rate.take())
+        return await self._model.acomplete(messages, tools, **asked)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Paced, (self._model, self._rate)
+
+
+class _Threads(Executor):
+    """Daemon threads, so that a stuck run does not hold the process; how many is bounded by who submits."""
+
+    def submit(self, work: Callable[..., Any], /, *given: Any, **named: Any) -> Future[Any]:
+        return threads.start(functools.partial(work, *given, **named))
+
+
+def _as_they_end(executor: Executor, jobs: list[Any], concurrency: int) -> Iterator[tuple[int, Future[Any]]]:
+    left, running = iter(enumerate(jobs)), dict[Future[Any], int]()
+    while True:
+        for at, job in itertools.islice(left, concurrency - len(running)):
+            running[executor.submit(*job)] = at
+        if not running:
+            return
+        for future in wait(running, return_when=FIRST_COMPLETED).done:
+            yield running.pop(future), future
+
+
+def _run_one(prompt: str, store: RunStore | None, run_id: str, options: dict[str, Any]) -> RunResult:
+    if store is None:
+        return run_agent_with_tools(prompt, **options)
+    try:
+        return run_agent_with_tools(prompt, store=store, run_id=run_id, **options)
+    except RunExists:
+        kept = store.load(run_id)
+    if kept.messages[kept.history].text != whole_characters(prompt):
+        raise RunFailed(f"The store has {run_id!r} with another prompt. Give this batch another batch_id.")
+    return resume(
+        run_id, store=store, **{name: value for name, value in options.items() if name not in _OF_A_BEGINNING}
+    )
+
+
+_OF_A_BEGINNING = (
+    inspect.signature(run_agent_with_tools).parameters.keys() - inspect.signature(resume).parameters.keys()
+)
+
+
+def _run_elsewhere(prompt: str, store: RunStore | None, run_id: str, options: dict[str, Any]) -> tuple[str, str]:
+    """The JSON of the result, or else what was raised: both can leave any process."""
+    try:
+        return _run_one(prompt, store, run_id, options).to_json(), ""
+    except Exception as error:
+        return "", f"{type(error).__name__}: {error}"
+
+
+def _read(future: Future[Any]) -> RunResult | RunFailed:
+    try:
+        came = future.result()
+    except Exception as error:
+        failed = error if isinstance(error, RunFailed) else RunFailed(f"{type(error).__name__}: {error}")
+        failed.__cause__ = None if failed is error else error
+        return failed
+    if isinstance(came, RunResult):
+        return came
+    text, problem = came
+    return RunFailed(problem) if problem else RunResult.from_json(text)
