@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import io
+import re
+import time
 from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
 
-from toolkit import RunResult, ScriptedModel, ToolCall, ToolRegistry, run_agent_with_tools
+import pytest
+
+from toolkit import RunResult, ScriptedModel, ToolCall, ToolError, ToolRegistry, Verdict, run_agent_with_tools
+from toolkit.display import live
 
 HOSTILE = "<script>alert('1')</script>"
 
@@ -50,10 +58,108 @@ def test_a_registry_is_a_table() -> None:
 
 
 def test_a_result_shows_its_calls_and_runs_no_script() -> None:
-    page = Cells(run()._repr_html_())
+    page = Parts(run()._repr_html_())
     assert "script" not in page.tags
-    name, arguments, result, _, verdict = page.cells[5:]
-    assert (name, arguments, result, verdict) == ("echo", f"text={HOSTILE!r}", HOSTILE, "")
+    assert page.texts["name"] == ["  turn 1", "✓ echo", "  turn 2"]
+    assert page.texts["dd"] == [f'{{"text":"{HOSTILE}"}}', HOSTILE, f"It says {HOSTILE}."]
+
+
+class Parts(HTMLParser):
+    """The texts by the class or the tag of what they stand in, all tags, and all that a browser would fetch."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.texts: dict[str, list[str]] = {"": [""]}
+        self.inside = ""
+        self.tags: set[str] = set()
+        self.fetched: list[str] = []
+        self.widths: list[tuple[float, float]] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.tags.add(tag)
+        self.inside = given.get("class") or tag
+        self.texts.setdefault(self.inside, []).append("")
+        self.fetched += [str(given[name]) for name in ("src", "href") if name in given]
+        if tag == "i":
+            left, width = re.findall(r"[0-9.]+", given["style"] or "")
+            self.widths.append((float(left), float(width)))
+
+    def handle_data(self, data: str) -> None:
+        self.texts[self.inside][-1] += data
+
+
+def test_calls_stand_side_by_side_in_real_time() -> None:
+    def nap(seconds: float) -> str:
+        time.sleep(seconds)
+        return "awake"
+
+    calls = [ToolCall("a", "nap", {"seconds": 0.1}), ToolCall("b", "nap", {"seconds": 0.2})]
+    result = run_agent_with_tools("q", tools=[nap], model=ScriptedModel([calls, "done"]))
+    _, (left_a, width_a), (left_b, width_b), (left_end, _) = Parts(result._repr_html_()).widths
+    assert abs(left_a - left_b) < 10
+    assert width_a < 0.8 * width_b
+    assert left_end >= left_b + width_b - 1
+
+
+def test_a_page_of_a_result_loads_nothing(tmp_path: Path) -> None:
+    run().save_html(tmp_path / "run.html")
+    page = (tmp_path / "run.html").read_text(encoding="utf-8")
+    assert Parts(page).fetched == []
+    assert "url(" not in page
+    assert "@import" not in page
+    assert "script" not in Parts(page).tags
+
+
+OUTCOMES: dict[str, tuple[list[Any], dict[str, Any], str]] = {
+    "done": (["echo"], {}, "✓ echo"),
+    "failed": (["fail"], {}, "✗ fail"),
+    "denied": (["pay"], {"approve": lambda call: Verdict("deny", by="anna")}, "⊘ pay"),
+    "waits": (["pay"], {}, "? pay"),
+    "planned": (["pay"], {"mode": "plan"}, "◇ pay"),
+}
+
+
+@pytest.mark.parametrize(("names", "options", "line"), OUTCOMES.values(), ids=OUTCOMES)
+def test_what_came_of_a_call_is_seen_at_a_glance(names: list[str], options: dict[str, Any], line: str) -> None:
+    def fail(text: str) -> str:
+        raise ToolError("no such thing")
+
+    registry = ToolRegistry([echo, fail])
+    registry.register_tool(echo, name="pay", permission="sensitive")
+    model = ScriptedModel([[ToolCall("c", name, {"text": "t"}) for name in names], "done"])
+    result = run_agent_with_tools("q", tools=registry, model=model, **options)
+    assert line in Parts(result._repr_html_()).texts["name"]
+    assert f"  {line}(" in result.tree().replace("│", " ")
+
+
+def test_a_tree_lets_no_control_character_through() -> None:
+    model = ScriptedModel([ToolCall("c1", "echo", {"text": "\x1b[2J\u202e\n"}), "a\x1b]0;title\x07b"])
+    tree = run_agent_with_tools("q\x1b[31m", tools=[echo], model=model).tree()
+    assert all(character.isprintable() for line in tree.split("\n") for character in line)
+    assert tree.startswith("q [31m\n├─ turn 1")
+    assert "answered · 2 turns · 1 calls · 0 tokens" in tree
+
+
+def test_a_run_is_seen_while_it_goes_on() -> None:
+    stream = io.StringIO()
+    seen: list[int] = []
+
+    def ask(text: str) -> str:
+        seen.append(len(stream.getvalue().splitlines()))
+        inner = ScriptedModel([ToolCall("i", "echo", {"text": text}), "inner"])
+        return str(run_agent_with_tools("q", tools=[echo], model=inner, on_event=sink))
+
+    sink = live(stream)
+    model = ScriptedModel([ToolCall("c", "ask", {"text": "hi"}), "done"])
+    run_agent_with_tools("q", tools=[ask], model=model, on_event=sink)
+    lines = [re.sub(r"[0-9a-f]{8}|[0-9]+ ms", "…", line) for line in stream.getvalue().splitlines()]
+    assert seen == [3], "what is under way is told before it has ended"
+    assert lines[0] == "run … · scripted · 1 tools"
+    assert '  … ask({"text":"hi"})' in lines
+    assert '      … echo({"text":"hi"})' in lines, "a run inside a tool stands under it"
+    assert lines[-1] == "answered · …"
 
 
 def test_a_result_is_short_in_a_shell() -> None:

@@ -6,6 +6,7 @@ import functools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from toolkit.errors import RunIncomplete
@@ -120,6 +121,18 @@ class RunResult:
         run: Run = reader(Run)(saved["run"])
         reason: StopReason = reader(StopReason)(saved["stop_reason"])
         return cls(run, reason, tuple(call for call in run.open_calls if call.id in saved["waiting"]))
+
+    def tree(self) -> str:
+        """The run as lines for a terminal: its turns, their calls, what came of them, and how long it took."""
+        from toolkit.display import result_text
+
+        return result_text(self)
+
+    def save_html(self, path: str | Path) -> None:
+        """Write the run as a timeline into one HTML file that loads nothing from elsewhere."""
+        from toolkit.display import result_page
+
+        Path(path).write_text(result_page(self), encoding="utf-8")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.run, self.stop_reason, self.waiting)  # the tools stay in their process
