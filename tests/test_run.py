@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from toolkit import (
     Reply,
     RunResult,
     ScriptedModel,
+    Tool,
     ToolCall,
     ToolContext,
     ToolRegistry,
@@ -1027,3 +1028,58 @@ def test_an_argument_that_a_tool_changes_is_told_as_it_was(run: Runner) -> None:
     run("q", model=ScriptedModel([ask("clear", items=[1, 2]), "so"]), tools=[clear], on_event=seen.append)
     (asked,) = [event for event in seen if event.name == "tool_call_request"]
     assert asked.data["arguments"] == {"items": [1, 2]}
+
+
+# What is shown
+
+
+def many(count: int = 12) -> ToolRegistry:
+    registry = ToolRegistry()
+    for number in range(count):
+        registry.register_tool(lambda: "done", name=f"tool_{number}", description=f"About topic{number}.")
+    return registry
+
+
+def shown(model: ScriptedModel) -> list[list[str]]:
+    return [[tool.name for tool in request.tools] for request in model.requests]
+
+
+def test_only_the_tools_that_fit_are_shown_and_those_in_use_stay(run: Runner) -> None:
+    model = ScriptedModel([ToolCall("c", "tool_7"), "so"])
+    result = run("topic3 and topic9", model=model, tools=many(), retrieve=2)
+    assert shown(model) == [["tool_3", "tool_9"], ["tool_3", "tool_7", "tool_9"]]
+    assert result.calls[0].content == "done", "what is not in view may be called all the same"
+
+
+def test_a_function_chooses_what_is_shown(run: Runner) -> None:
+    seen: list[tuple[int, int]] = []
+
+    def choose(messages: Sequence[Message], tools: Sequence[Tool]) -> list[Tool]:
+        seen.append((len(messages), len(tools)))
+        return [tools[5], tools[1]]
+
+    model = ScriptedModel([ToolCall("c", "tool_1"), ToolCall("f", "final_answer", {"answer": 3})])
+    result = run("q", model=model, tools=many(), retrieve=choose, output_type=int)
+    assert shown(model) == [["tool_1", "tool_5", "final_answer"]] * 2
+    assert seen == [(1, 12), (3, 12)]
+    assert result.output == 3
+
+
+def test_nothing_fits_so_nothing_is_shown(run: Runner) -> None:
+    model = ScriptedModel(["so"])
+    run("hello", model=model, tools=many(), retrieve=3)
+    assert shown(model) == [[]]
+
+
+def test_a_forced_tool_is_shown(run: Runner) -> None:
+    model = ScriptedModel([ToolCall("c", "tool_2"), "so"])
+    run("topic3", model=model, tools=many(), retrieve=1, tool_choice="tool_2")
+    assert shown(model)[0] == ["tool_2", "tool_3"]
+
+
+@pytest.mark.parametrize("retrieve", [0, -1, 2.5, "three", True])
+def test_what_is_no_retriever_is_refused_at_once(run: Runner, retrieve: Any) -> None:
+    model = ScriptedModel(["so"])
+    with pytest.raises(ValueError, match="retrieve="):
+        run("q", model=model, tools=many(), retrieve=retrieve)
+    assert not model.requests
