@@ -38,6 +38,7 @@ CORE = (
         "threads",
         "journals",
         "receive",
+        "permit",
         "execute",
         "registry",
         "plan",

@@ -4,14 +4,17 @@
 |---|---|
 | `run_start` | `model`, `tools` (names), `max_turns`, `parent_call_id` (of the tool call inside which it runs) |
 | `model_request` | `model`, `messages` (how many), `tools` (how many), `tool_choice` |
-| `model_reply` | `model`, `text` (raw), `tool_calls` (how many), `finish`, `input_tokens`, `output_tokens`, `time_ms` |
+| `model_reply` | `model`, `text` (raw), `tool_calls` (how many), `finish`, `time_ms`, and the four counts of `Usage` |
 | `tool_call_request` | `tool_call_id`, `tool_name`, `arguments` (as read), `raw_arguments`, `repairs`, `model` |
 | `approval` | `tool_call_id`, `tool_name`, `decision`, `reason` |
-| `tool_exec_result` | id and name as above, `success`, `status`, `approval`, `time_ms`, `result_preview`, `repairs` |
+| `tool_exec_result` | id, name, `success`, `status`, `approval`, `started_ms`, `time_ms`, `result_preview`, `repairs` |
 | `route_switch` | `route` ("prompted": the server takes no tools, so the prompt describes them from now on), `reason` |
 | `run_end` | `stop_reason` or `error` (a class name), `turns`, `input_tokens`, `output_tokens`, `time_ms` |
 
-`status` is "ok", "error" (it ran and failed) or "not_executed". `timestamp` is UTC in ISO 8601.
+`status` is "ok", "error" (it ran and failed) or "not_executed". `timestamp` is UTC in ISO 8601, and all that ends in
+`_ms` milliseconds; `started_ms` counts from the batch's `tool_call_request`s. What people or models said is in `text`,
+`arguments`, `raw_arguments`, `result_preview` and `reason`: `without_content` takes these out, and so does the
+environment variable TOOLKIT_LOG_CONTENT=0 for the logger `toolkit` (0.1: they stay in one run of ten).
 """
 
 from __future__ import annotations
@@ -19,9 +22,11 @@ from __future__ import annotations
 import contextvars
 import json
 import logging
+import os
 import threading
+import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -54,6 +59,9 @@ class Event:
 
 
 Sink = Callable[[Event], None]
+"""What is told of a run. A method `enter_call(call_id)` of one is called where the tool of a call runs, before it."""
+
+_CONTENT = ("text", "arguments", "raw_arguments", "result_preview", "reason")
 
 
 def log_event(event: Event) -> None:
@@ -72,10 +80,32 @@ def write_lines(path: str | Path) -> Sink:
     return sink
 
 
+def without_content(sink: Sink, share: float = 0.0) -> Sink:
+    """A sink that passes events on without what people or models said in them: those fields are None.
+
+    In a `share` (0 to 1) of all runs, chosen by their id, they stay.
+    """
+
+    def without(event: Event) -> None:
+        if zlib.crc32(event.run_id.encode()) >= share * 2**32:
+            event = replace(event, data={k: None if k in _CONTENT else v for k, v in event.data.items()})
+        sink(event)
+
+    return without
+
+
 def listeners(on_event: Sink | None) -> tuple[Sink, ...]:
     """The sinks of a run; none where nobody listens, so that then nothing is spent on events."""
-    logged = (log_event,) if _log.isEnabledFor(logging.INFO) else ()
+    logged = (_logger_sink(),) if _log.isEnabledFor(logging.INFO) else ()
     return (*logged, on_event) if on_event else logged
+
+
+def _logger_sink() -> Sink:
+    share = os.environ.get("TOOLKIT_LOG_CONTENT", "1")
+    try:
+        return log_event if float(share) >= 1 else without_content(log_event, float(share))
+    except ValueError:
+        raise ValueError(f"TOOLKIT_LOG_CONTENT={share!r} is no share of runs. Set a number from 0 to 1.") from None
 
 
 def tell(sinks: tuple[Sink, ...], event: Event) -> None:
@@ -129,7 +159,7 @@ def step_ended(run: Run, step: Step, outcome: Outcome, model: str, seconds: floa
                 "tool_calls": len(message.tool_calls),
                 "finish": finish,
             }
-            tokens = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
+            tokens = {field.name: getattr(usage, field.name) for field in fields(usage)}
             yield _event(
                 "model_reply", run, run.turns + 1, model=model, **said, **tokens, time_ms=_milliseconds(seconds)
             )
@@ -158,6 +188,7 @@ def _came_of(run: Run, call: ToolCall, result: ToolResult) -> dict[str, Any]:
         "success": not result.is_error,
         "status": ("error" if result.is_error else "ok") if ran else "not_executed",
         "approval": verdict.decision if verdict else "",
+        "started_ms": _milliseconds(result.started),
         "time_ms": _milliseconds(result.seconds),
         "result_preview": result.content[:_PREVIEW_CHARACTERS],
         "repairs": list(result.repairs),

@@ -17,7 +17,7 @@ import itertools
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,9 +25,10 @@ from toolkit import arguments, threads
 from toolkit.errors import ToolError
 from toolkit.events import current_call
 from toolkit.journals import UNWATCHED, Watch
-from toolkit.loop import Limits, Run, Verdict
-from toolkit.messages import Permission, ToolCall, ToolContext, ToolResult
-from toolkit.receive import SENSITIVE, validate_call
+from toolkit.loop import Limits, Run
+from toolkit.messages import ToolCall, ToolContext, ToolResult
+from toolkit.permit import refusal_of
+from toolkit.receive import validate_call
 from toolkit.rendering import explain, redact, render
 from toolkit.schema import InvalidArguments
 from toolkit.tools import FunctionTool, Tool, Toolset
@@ -38,18 +39,6 @@ _PLAIN = (str, dict, list, int, float, bool, type(None))
 _MOST_ITEMS = 1_000  # of what a generator yields
 
 Done = dict[str, ToolResult]
-
-
-def needs_approval(call: ToolCall, tools: Toolset, asked: Collection[Permission] = SENSITIVE) -> bool:
-    """Whether a call waits for a verdict: somebody decides on its tier, and it would run if it were approved."""
-    tool = tools.get(call.name)
-    if tool is None or tool.permission not in asked or call.problem:
-        return False
-    try:
-        validate_call(call, tool)
-    except InvalidArguments:
-        return False
-    return True
 
 
 def run_calls(
@@ -111,6 +100,7 @@ class _Ready:
     context: ToolContext | None
     mended: ToolCall
     limit: int
+    enter: tuple[Callable[[str], None], ...] = ()
     queued: float = field(default_factory=time.perf_counter)
     started: float = 0.0
     abandoned: bool = False
@@ -129,7 +119,7 @@ class _Batch:
             journal.began(self.run, [(one.mended, one.tool) for one in ones])
         now = time.perf_counter()
         for one in ones:
-            one.started = now
+            one.started, one.enter = now, self.watch.enter
 
     def end(self, one: _Ready, result: ToolResult) -> None:
         self.done[one.call.id] = result
@@ -166,7 +156,7 @@ def _prepare(call: ToolCall, tools: Toolset, run: Run, deps: Any) -> _Ready | To
     except InvalidArguments as error:
         errors = [{**e, "msg": redact(e["msg"])} if e["type"] in _SPOKEN else e for e in error.errors]
         return _malformed(call, arguments.complain(tool.wire_name, errors, tool.parameters, _attempts_left(run)))
-    if refusal := _refusal(mended, tool, run):
+    if refusal := refusal_of(mended, tool, run):
         return ToolResult(call.id, refusal, is_error=True, reason="denied")
     if run.mode == "plan" and tool.permission != "read" and call.name != run.output:
         text = "Planned, and not run yet: it will run once the plan is approved. Go on as if it succeeded."
@@ -183,22 +173,6 @@ def _attempts_left(run: Run) -> int | None:
 
 def _malformed(call: ToolCall, text: str) -> ToolResult:
     return ToolResult(call.id, text, is_error=True, reason="malformed")
-
-
-def _refusal(call: ToolCall, tool: Tool, run: Run) -> str:
-    """Why the call may not run, or nothing. Only an exact approval of just this call lets a held one run."""
-    verdict = run.verdicts.get(call.id)
-    if verdict is None and tool.permission != "sensitive" and call.id not in run.held:
-        return ""
-    decision = verdict.decision if isinstance(verdict, Verdict) and type(verdict.decision) is str else None
-    if verdict and decision == "approve":
-        return "" if verdict.digest == call.digest else "Not run: this is not the call that was approved."
-    if verdict and decision == "deny":
-        why = f" ({verdict.reason})" if verdict.reason else ""
-        return f"Not run: {verdict.by or 'the user'} denied this call{why}."
-    if run.mode == "plan" and call.id not in run.held:
-        return ""
-    return "Not run: this tool needs an approval, and there is none for this call."
 
 
 _Schedule = Generator[tuple[set[Any], float | None], set[Any], None]
@@ -306,9 +280,19 @@ class _Returned:
     text: str
 
 
+def _enter(one: _Ready) -> None:
+    """Mark the context, which is the call's own."""
+    current_call.set(one.call.id)
+    for enter in one.enter:
+        try:
+            enter(one.call.id)
+        except Exception:
+            _log.exception("an event sink failed on entering call %s", one.call.id)
+
+
 def _call(one: _Ready, *, settle: bool = True) -> Any:
     """Call a plain function; what it returns to be awaited is awaited here, or by the caller."""
-    current_call.set(one.call.id)  # in a context of its own
+    _enter(one)
     try:
         value = one.tool.call(one.values, one.context)
         if type(value) not in _PLAIN:
@@ -321,7 +305,7 @@ def _call(one: _Ready, *, settle: bool = True) -> Any:
 
 
 async def _acall(one: _Ready) -> Any:
-    current_call.set(one.call.id)
+    _enter(one)
     try:
         value = one.tool.call(one.values, one.context)
     except BaseException as error:

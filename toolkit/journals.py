@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -51,10 +51,11 @@ class RunStore(Journal, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What stands beside the calls of a run: journals, and what ends them before their time."""
+    """What stands beside the calls of a run: journals, what ends them early, and who is called where a tool runs."""
 
     journals: tuple[Journal, ...] = ()
     halt: threads.Halt = threads.NEVER
+    enter: tuple[Callable[[str], None], ...] = ()
 
 
 UNWATCHED = Watch()

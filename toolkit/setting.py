@@ -13,11 +13,11 @@ from typing import Any
 
 from toolkit import events, threads
 from toolkit.errors import ToolsRefused
-from toolkit.execute import needs_approval
 from toolkit.journals import Journal, RunStore, Watch, open_audit
 from toolkit.loop import AskApproval, Decision, Gate, Outcome, Run, Step, Stop, Verdict, advance, next_step
 from toolkit.messages import Message, Permission, ToolCall
 from toolkit.models import Model, find_model, refuse_strangers
+from toolkit.permit import needs_approval
 from toolkit.receive import SENSITIVE
 from toolkit.registry import REGISTRY, ToolRegistry, import_tools
 from toolkit.tools import OutputTool, Tool, Toolset
@@ -78,7 +78,8 @@ class Setting:
 
     def watch(self, run: Run) -> Watch:
         journals = tuple(journal for journal in (self.audit, self.store) if journal)
-        return Watch(journals, self.halt(run))
+        enter = tuple(sink.enter_call for sink in self.sinks if hasattr(sink, "enter_call"))
+        return Watch(journals, self.halt(run), enter)
 
     def next_step(self, run: Run, gate: Gate) -> Step:
         step = next_step(run, gate)

@@ -1,0 +1,148 @@
+"""What a run tells the outside."""
+
+from __future__ import annotations
+
+import contextvars
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolkit import Message, Reply, RunResult, ScriptedModel, ToolCall, ToolRegistry, Usage
+from toolkit.events import Event, without_content, write_lines
+
+Runner = Callable[..., RunResult]
+SECRET = "told in confidence"
+
+
+def tools() -> ToolRegistry:
+    def repeat(text: str) -> str:
+        """Repeat a text."""
+        return text
+
+    return ToolRegistry([repeat])
+
+
+def script() -> ScriptedModel:
+    first = Reply(Message("assistant", SECRET, (ToolCall("c", "repeat", {"text": SECRET}),)), Usage(7, 5, 3, 2))
+    return ScriptedModel([first, SECRET])
+
+
+FIELDS = {
+    "run_start": {"model", "tools", "max_turns", "parent_call_id"},
+    "model_request": {"model", "messages", "tools", "tool_choice"},
+    "model_reply": {
+        *("model", "text", "tool_calls", "finish", "time_ms"),
+        *("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens"),
+    },
+    "tool_call_request": {"tool_call_id", "tool_name", "arguments", "raw_arguments", "repairs", "model"},
+    "tool_exec_result": {
+        *("tool_call_id", "tool_name", "success", "status", "approval"),
+        *("started_ms", "time_ms", "result_preview", "repairs"),
+    },
+    "run_end": {"stop_reason", "turns", "input_tokens", "output_tokens", "time_ms"},
+}
+
+
+def test_every_event_has_its_fields(run: Runner) -> None:
+    events: list[Event] = []
+    run("q", model=script(), tools=tools(), on_event=events.append, run_id="r")
+    assert [event.name for event in events] == [
+        *("run_start", "model_request", "model_reply", "tool_call_request", "tool_exec_result"),
+        *("model_request", "model_reply", "run_end"),
+    ]
+    assert {event.name: set(event.data) for event in events} == FIELDS
+    assert {event.run_id for event in events} == {"r"}
+    assert [event.turn for event in events] == [0, 1, 1, 1, 1, 2, 2, 2]
+    reply = events[2].data
+    assert (reply["cached_tokens"], reply["reasoning_tokens"]) == (3, 2)
+
+
+def test_content_can_stay_out(run: Runner) -> None:
+    events: list[Event] = []
+    run("q", model=script(), tools=tools(), on_event=without_content(events.append))
+    assert {event.name: set(event.data) for event in events} == FIELDS, "the fields stay, without their values"
+    assert SECRET not in "".join(event.to_json() for event in events)
+
+
+def test_content_stays_in_a_share_of_the_runs(run: Runner) -> None:
+    kept = []
+    for number in range(60):
+        events: list[Event] = []
+        sink = without_content(events.append, 0.5)
+        run("q", model=script(), tools=tools(), on_event=sink, run_id=f"run {number}")
+        texts = {SECRET in event.to_json() for event in events if event.name in ("model_reply", "tool_exec_result")}
+        assert len(texts) == 1, "a run is kept whole, or not at all"
+        kept += texts
+    assert 15 < sum(kept) < 45
+
+
+@pytest.mark.parametrize(("share", "told"), [("1", True), ("0", False), ("0.0", False), (None, True)])
+def test_the_logger_can_be_told_to_leave_content_out(
+    run: Runner, share: str | None, told: bool, caplog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if share is not None:
+        monkeypatch.setenv("TOOLKIT_LOG_CONTENT", share)
+    with caplog.at_level(logging.INFO, logger="toolkit"):
+        run("q", model=script(), tools=tools())
+    lines = [record.message for record in caplog.records if record.name == "toolkit"]
+    assert [json.loads(line)["event"] for line in lines][:2] == ["run_start", "model_request"]
+    assert (SECRET in "".join(lines)) is told
+
+
+def test_a_share_that_is_none_is_told(caplog: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from toolkit import run_agent_with_tools
+
+    monkeypatch.setenv("TOOLKIT_LOG_CONTENT", "no")
+    with caplog.at_level(logging.INFO, logger="toolkit"), pytest.raises(ValueError, match="TOOLKIT_LOG_CONTENT='no'"):
+        run_agent_with_tools("q", model=script(), tools=tools())
+
+
+def test_lines_are_whole_when_runs_overlap(tmp_path: Path) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from toolkit import run_agent_with_tools
+
+    sink = write_lines(tmp_path / "events.jsonl")
+
+    def one(number: int) -> RunResult:
+        return run_agent_with_tools(f"q{number}", model=script(), tools=tools(), on_event=sink, run_id=f"r{number}")
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(one, range(40)))
+    lines = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    assert len(lines) == 40 * 8
+    assert {line["run_id"] for line in lines} == {f"r{number}" for number in range(40)}
+
+
+VISITED: contextvars.ContextVar[str] = contextvars.ContextVar("visited", default="")
+
+
+class Entering:
+    """A sink that marks the context of each call."""
+
+    def __call__(self, event: Event) -> None: ...
+
+    def enter_call(self, call_id: str) -> None:
+        VISITED.set(call_id)
+        if call_id == "broken":
+            raise RuntimeError("the sink fails")
+
+
+def test_a_sink_enters_the_context_of_each_call(run: Runner) -> None:
+    async def tell_later(text: str) -> str:
+        return VISITED.get()
+
+    def tell(text: str) -> str:
+        return VISITED.get()
+
+    registry = ToolRegistry([tell_later, tell])
+    registry.register_tool(tell, name="here", timeout=None)
+    ids = {"a": "tell", "b": "tell_later", "broken": "tell", "d": "here"}
+    calls = [ToolCall(call_id, name, {"text": "x"}) for call_id, name in ids.items()]
+    result = run("q", model=ScriptedModel([calls, "done"]), tools=registry, on_event=Entering())
+    assert [call.content for call in result.calls] == list(ids)
+    assert VISITED.get() == "", "nothing of it is left in the caller's context"

@@ -1,0 +1,39 @@
+"""Whether a call may run: on which calls somebody must decide, and what was decided."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from toolkit.loop import Run, Verdict
+from toolkit.messages import Permission, ToolCall
+from toolkit.receive import SENSITIVE, validate_call
+from toolkit.schema import InvalidArguments
+from toolkit.tools import Tool, Toolset
+
+
+def needs_approval(call: ToolCall, tools: Toolset, asked: Collection[Permission] = SENSITIVE) -> bool:
+    """Whether a call waits for a verdict: somebody decides on its tier, and it would run if it were approved."""
+    tool = tools.get(call.name)
+    if tool is None or tool.permission not in asked or call.problem:
+        return False
+    try:
+        validate_call(call, tool)
+    except InvalidArguments:
+        return False
+    return True
+
+
+def refusal_of(call: ToolCall, tool: Tool, run: Run) -> str:
+    """Why the call may not run, or nothing. Only an exact approval of just this call lets a held one run."""
+    verdict = run.verdicts.get(call.id)
+    if verdict is None and tool.permission != "sensitive" and call.id not in run.held:
+        return ""
+    decision = verdict.decision if isinstance(verdict, Verdict) and type(verdict.decision) is str else None
+    if verdict and decision == "approve":
+        return "" if verdict.digest == call.digest else "Not run: this is not the call that was approved."
+    if verdict and decision == "deny":
+        why = f" ({verdict.reason})" if verdict.reason else ""
+        return f"Not run: {verdict.by or 'the user'} denied this call{why}."
+    if run.mode == "plan" and call.id not in run.held:
+        return ""
+    return "Not run: this tool needs an approval, and there is none for this call."
