@@ -4,7 +4,9 @@
 
 Which database, and which customer is logged in, comes from the program: `deps=` carries it into the run, and each
 tool finds it in its `ToolContext`, a parameter that the model does not see. So nobody reads another customer's orders
-by asking for them. The permission tiers make a read-only assistant out of the same tools in one line.
+by asking for them. What the model does choose goes into a query as a parameter ("?"), never into its text, and a tool
+that only reads has a connection that cannot write. The permission tiers make a read-only assistant out of the same
+tools in one line.
 """
 
 import os
@@ -13,7 +15,7 @@ import tempfile
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from toolkit import ScriptedModel, ToolCall, ToolContext, ToolError, ToolRegistry, run_agent_with_tools, tool
 
@@ -25,9 +27,10 @@ class Session:
     database: Path
     customer: int
 
-    def connect(self) -> closing[sqlite3.Connection]:
+    def connect(self, mode: Literal["ro", "rw", "rwc"] = "ro") -> closing[sqlite3.Connection]:
         # One for each call: they run in threads, and a connection of sqlite3 belongs to the thread that opened it.
-        return closing(sqlite3.connect(self.database, isolation_level=None))  # None commits each statement
+        address = f"{self.database.as_uri()}?mode={mode}"
+        return closing(sqlite3.connect(address, uri=True, isolation_level=None))  # None commits each statement
 
 
 @tool(registry=registry, permission="read")
@@ -48,7 +51,7 @@ def cancel_order(number: int, context: ToolContext) -> str:
     """
     session: Session = context.deps
     change = "UPDATE orders SET state = 'cancelled' WHERE number = ? AND customer = ? AND state = 'open'"
-    with session.connect() as database:
+    with session.connect("rw") as database:
         changed = database.execute(change, (number, session.customer)).rowcount
     if not changed:
         raise ToolError(f"The customer has no open order {number}. Look at list_orders.")
@@ -57,7 +60,7 @@ def cancel_order(number: int, context: ToolContext) -> str:
 
 def fill(session: Session) -> None:
     orders = [(1, 7, "kettle", "sent"), (2, 7, "lamp", "open"), (3, 8, "piano", "open")]
-    with session.connect() as database:
+    with session.connect("rwc") as database:
         database.execute("CREATE TABLE orders (number INTEGER PRIMARY KEY, customer INTEGER, article, state)")
         database.executemany("INSERT INTO orders VALUES (?, ?, ?, ?)", orders)
 

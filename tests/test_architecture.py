@@ -57,7 +57,11 @@ CORE = (
 # These may import the core, and of each other what ALLOWED says.
 BESIDE = (
     *("approval", "retrieval", "isolation", "store", "audit", "lint", "cost", "otel"),
+<<<<<<< HEAD
     *("mcp", "local", "llama", "batch", "display", "evals", "locks", "replay"),
+=======
+    *("mcp", "local", "llama", "batch", "display", "evals", "isolated_child"),
+>>>>>>> 229924a (Run functions in child processes that end for certain)
 )
 # These may import everything.
 ABOVE = ("cli",)
@@ -78,6 +82,7 @@ ALLOWED = {
     ("dialects.prompted", "dialects.chat_stream"): "it rides on that wire",
     ("dialects.prompted", "dialects.react_text"): "reads the replies",
     ("local", "llama"): "the server that the embedded model runs in",
+    ("isolation", "isolated_child"): "what both sides know",
     ("dialects.chat", "dialects.chat_stream"): "its streams, read only where one is asked for",
     ("dialects.leaked", "dialects.leaked_forms"): "the readers of each form",
     ("dialects.leaked", "dialects.leaked_values"): "values as the forms write them",

@@ -77,6 +77,23 @@ def test_database() -> None:
     assert "with ['list_orders']: Your lamp is cancelled" in printed
 
 
+def test_shell_without_a_shell() -> None:
+    printed = run_example("shell_without_a_shell.py")
+    assert len(re.findall(r"arguments\.1: String should match pattern .*; got", printed)) == 2
+    assert "{'program': 'wc', 'arguments': ['-l', 'notes.txt']} -> 3 notes.txt" in printed
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="where all of it holds")
+def test_python_sandbox() -> None:
+    printed = run_example("python_sandbox.py")
+    assert "\n233168\n" in printed
+    assert "keys in sight: False" in printed
+    assert "The tool 'run_python' ran longer than 5 seconds and was ended." in printed
+    if printed.startswith("behind bubblewrap"):
+        assert "this script in sight: False" in printed
+        assert re.search(r"no network|interfaces: \['lo'\]", printed)
+
+
 def test_correcting_itself() -> None:
     printed = run_example("correcting_itself.py")
     assert re.findall(r"^(error|result|answer) ", printed, re.MULTILINE) == ["error", "error", "result", "answer"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,7 +76,7 @@ def test_the_ten_lines_answer(readme: Played) -> None:
 
 
 def test_tools_are_functions_methods_and_classes(readme: Played) -> None:
-    block = readme.block("registry = ToolRegistry()")
+    block = readme.block("class Counter(Tool)")
     registry = block.names["registry"]
     assert block.printed[0].split() == [
         "find_order",
@@ -91,6 +92,11 @@ def test_tools_are_functions_methods_and_classes(readme: Played) -> None:
     missing = registry.call("find_order", '{"number": 8}', deps={})
     assert missing.content == "There is no such order. Ask for the number again."
     assert registry.call("add_item", '{"name": "bread"}').content == "1 items"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="refused there")
+def test_a_function_runs_in_a_child(readme: Played) -> None:
+    assert readme.block("@isolated").printed == ["168"]
 
 
 def test_a_run_pauses_and_goes_on(readme: Played) -> None:
