@@ -253,7 +253,7 @@ def start_and_wait(folder: str) -> None:
 
 
 @isolated(timeout=60)
-def wait_long(folder: str, context: ToolContext) -> str:
+def wait_long(folder: str) -> str:
     """Wait for long."""
     note(folder)
     time.sleep(60)

@@ -56,12 +56,9 @@ CORE = (
 )
 # These may import the core, and of each other what ALLOWED says.
 BESIDE = (
-    *("approval", "retrieval", "isolation", "store", "audit", "lint", "cost", "otel"),
-<<<<<<< HEAD
-    *("mcp", "local", "llama", "batch", "display", "evals", "locks", "replay"),
-=======
-    *("mcp", "local", "llama", "batch", "display", "evals", "isolated_child"),
->>>>>>> 229924a (Run functions in child processes that end for certain)
+    *("approval", "retrieval", "isolation", "isolated_child", "locks", "store", "audit", "replay", "batch"),
+    *("lint", "cost", "eval_cases", "eval_files", "eval_report", "evals", "otel"),
+    *("mcp", "mcp_server", "mcp_session", "local", "llama", "extraction", "display"),
 )
 # These may import everything.
 ABOVE = ("cli",)

@@ -269,7 +269,7 @@ def test_nothing_is_gained_by_ending_the_guard(name: str, tmp_path: Path, monkey
 
 
 def test_it_ends_with_its_parent(tmp_path: Path) -> None:
-    script = f"import isolated_functions as f; f.wait_long({str(tmp_path)!r}, f.ToolContext())"
+    script = f"import isolated_functions as f; f.wait_long({str(tmp_path)!r})"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(tmp_path / "own")}
     (tmp_path / "own").mkdir()
     notes = tmp_path / "notes"
@@ -300,10 +300,15 @@ def test_a_cancelled_caller_ends_it(tmp_path: Path) -> None:
     assert processes_in(tmp_path) == []
 
 
-def test_an_abandoned_call_ends_where_there_is_a_context(tmp_path: Path) -> None:
-    context = ToolContext(cancelled=lambda: any(tmp_path.iterdir()))
-    with pytest.raises(ToolError, match="nobody waits for it any more"):
-        functions.wait_long(str(tmp_path), context)
+def test_an_abandoned_call_ends_at_once(run: Callable[..., Any], tmp_path: Path) -> None:
+    registry = ToolRegistry()
+    tool(registry=registry, timeout=1.5)(functions.wait_long)
+    call = ToolCall("c1", "wait_long", {"folder": str(tmp_path)})
+    result = run("Wait.", model=ScriptedModel([call, "Ended."]), tools=registry)
+    assert "did not finish within 1.5 seconds" in result.calls[0].content
+    end = time.monotonic() + 20
+    while processes_in(tmp_path) and time.monotonic() < end:
+        time.sleep(0.05)
     assert processes_in(tmp_path) == []
 
 

@@ -283,6 +283,7 @@ class _Returned:
 def _enter(one: _Ready) -> None:
     """Mark the context, which is the call's own."""
     current_call.set(one.call.id)
+    threads.abandoned.set(lambda: one.abandoned)
     for enter in one.enter:
         try:
             enter(one.call.id)

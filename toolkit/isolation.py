@@ -18,10 +18,9 @@ written by a model: the return type says how they are read (models, dataclasses,
 result is plain JSON, so that a tuple becomes a list, a date a string, and bytes base64. They may have 10 MB.
 
 **When it ends.** At `timeout`, which counts from the start of the child, imports included; when this process is gone;
-when an awaiting caller is cancelled. All that the child started ends with it, in sessions of their own as well. A run
-that no longer waits (the tool's own timeout is shorter, Ctrl-C) leaves a plain function behind until the timeout given
-here; a coroutine function, or one that takes a `ToolContext`, ends at once, as its `cancelled()` is watched from
-outside. (The child gets the context with `deps` pickled; its own `cancelled()` is never true.)
+when the run no longer waits (the tool's own timeout is shorter, Ctrl-C, cancellation). All that the child started ends
+with it, in sessions of their own as well. A `ToolContext` reaches the child with its `deps` pickled; there its
+`cancelled()` is never true.
 
 **What it is not.** It keeps accidents and runaways in, not an enemy: code in the child has the rights of this user,
 reads this user's files and reaches the network. `examples/python_sandbox.py` shows what to add. `memory_mb` and
@@ -110,16 +109,14 @@ def _wrapped(function: Any, limits: dict[str, Any]) -> Any:
     _check(function)
     read_type = functools.cache(functools.partial(_return_type, function))
 
-    def call(arguments: tuple[Any, ...], named: dict[str, Any], is_left: Callable[[], bool] = lambda: False) -> Any:
-        contexts = [value for value in (*arguments, *named.values()) if isinstance(value, ToolContext)]
+    def call(arguments: tuple[Any, ...], named: dict[str, Any], is_left: Callable[[], bool]) -> Any:
         payload = _pickle(function, arguments, named)
         adapter = read_type()
-        answer = _ask(payload, _name(function), limits, lambda: is_left() or any(c.cancelled() for c in contexts))
-        return _settle(answer, function, adapter)
+        return _settle(_ask(payload, _name(function), limits, is_left), function, adapter)
 
     @functools.wraps(function)
     def plain(*arguments: Any, **named: Any) -> Any:
-        return call(arguments, named)
+        return call(arguments, named, threads.abandoned.get())
 
     @functools.wraps(function)
     async def awaited(*arguments: Any, **named: Any) -> Any:

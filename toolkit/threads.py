@@ -20,6 +20,9 @@ Job = tuple["Future[Any]", Callable[[], Any]]
 _idle: deque[queue.SimpleQueue[Job]] = deque()
 
 
+abandoned: contextvars.ContextVar[Callable[[], bool]] = contextvars.ContextVar("abandoned", default=lambda: False)
+"""Says whether nobody waits any longer for the tool call that the running code belongs to."""
+
 _LOOK_AGAIN = 0.05  # seconds after which a waiting thread looks at the flag of its caller
 
 
