@@ -53,7 +53,7 @@ CORE = (
 # These may import the core, and of each other what ALLOWED says.
 BESIDE = (
     *("approval", "retrieval", "isolation", "store", "audit", "lint", "cost", "otel"),
-    *("mcp", "local", "llama", "batch", "display", "evals"),
+    *("mcp", "local", "llama", "batch", "display", "evals", "eval_cases", "eval_files", "eval_report"),
 )
 # These may import everything.
 ABOVE = ("cli",)
@@ -69,6 +69,11 @@ ALLOWED = {
     ("dialects.prompted", "dialects.chat_stream"): "it rides on that wire",
     ("dialects.prompted", "dialects.react_text"): "reads the replies",
     ("local", "llama"): "the server that the embedded model runs in",
+    ("eval_files", "eval_cases"): "what it reads",
+    ("eval_report", "eval_cases"): "the labels that it counts",
+    ("evals", "eval_cases"): "what it asks, and the judgement",
+    ("evals", "eval_files"): "offered in one place",
+    ("evals", "eval_report"): "what it returns",
     ("dialects.chat", "dialects.chat_stream"): "its streams, read only where one is asked for",
     ("dialects.leaked", "dialects.leaked_forms"): "the readers of each form",
     ("dialects.leaked", "dialects.leaked_values"): "values as the forms write them",

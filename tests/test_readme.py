@@ -47,13 +47,14 @@ def find_blocks(text: str) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def readme() -> Iterator[Played]:
+def readme(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
     """Every block was run, in its order, each by itself, as somebody with a server would run it."""
     weather = answer(None, call("get_weather", {"city": "Tokyo"}))
     with ChatServer(weather, "It is dry in Tokyo.") as server, pytest.MonkeyPatch.context() as patch:
         patch.setenv("TOOLKIT_MODEL", "some-model")
         patch.setenv("OPENAI_BASE_URL", server.base_url)
         patch.setenv("OPENAI_API_KEY", "some-key")
+        patch.chdir(tmp_path_factory.mktemp("readme"))  # some write files
         patch.setattr(REGISTRY, "_tools", {})  # the tools of other tests would be shown to the model as well
         played = [run_block(code) for code in find_blocks(README.read_text(encoding="utf-8"))]
         yield Played(played, server)
@@ -100,6 +101,13 @@ def test_a_run_pauses_and_goes_on(readme: Played) -> None:
     assert paused.startswith(promised)
     assert answered.startswith("Done. answered ")
     assert told == "delete_file {'path': 'notes.txt'} notes.txt is gone approve"
+
+
+def test_an_evaluation_tells_what_it_found(readme: Played) -> None:
+    block = readme.block("evaluate(cases")
+    assert [outcome.label for outcome in block.names["report"].outcomes] == ["right", "missing_call", "right"]
+    assert block.printed[-1] == "0"
+    assert "About 4 pounds." in "".join(block.printed)
 
 
 def test_no_block_is_passed_over(readme: Played) -> None:
