@@ -17,7 +17,19 @@ from typing import Any
 
 import pytest
 
-from toolkit import Message, Model, ModelError, Reply, ScriptedModel, ToolCall, ToolRegistry, Usage, tool
+from toolkit import (
+    Message,
+    Model,
+    ModelError,
+    Reply,
+    ScriptedModel,
+    Tool,
+    ToolCall,
+    ToolParameter,
+    ToolRegistry,
+    Usage,
+    tool,
+)
 from toolkit.eval_report import ALL, NO_CALL
 from toolkit.evals import (
     Case,
@@ -219,6 +231,13 @@ TWO = [("weather", {"city": "Rome"}), ("weather", {"city": contains("M")})]
             "days was 2",
             id="not exact",
         ),
+        pytest.param(
+            Case("q", "book", exact=True),
+            [call("book", day="2030-06-01")],
+            "wrong_arguments",
+            "left out",
+            id="exact, none",
+        ),
         pytest.param(Case("q", "weather"), [RuntimeError("no luck")], "error", "RuntimeError: no luck", id="an error"),
         pytest.param(Case("q", "weather"), [ModelError("gone")], "error", "gone", id="no model"),
     ],
@@ -253,13 +272,15 @@ def test_a_limit_of_the_model_itself() -> None:
 
 def test_the_case_that_follows() -> None:
     case = Case("Weather in Rome?", "weather", ROME, then=Case("And in Milan?", "weather", {"city": "Milan"}))
-    model = ScriptedModel([call("weather", **ROME), call("weather", city="Turin")])
+    model = ScriptedModel([call("weather", **ROME), "It is sunny.", call("weather", city="Turin")])
     outcome = run_case(case, tools=TOOLS, model=model)
     assert (outcome.label, outcome.explanation) == (
         "wrong_arguments",
         "Afterwards: weather: city was 'Turin', not 'Milan'.",
     )
-    assert [message.role for message in model.requests[1].messages] == ["user", "assistant", "tool", "user"]
+    roles = ["user", "assistant", "tool", "assistant", "user"]
+    assert [message.role for message in model.requests[2].messages] == roles
+    assert model.requests[2].messages[2].tool_results[0].content == "sunny in Rome"
     assert len(outcome.calls) == len(outcome.pairs) == 2
     assert outcome.expected == "weather(city='Rome'); then weather(city='Milan')"
 
@@ -272,6 +293,12 @@ def test_the_conversation_so_far() -> None:
     assert outcome.passed
     assert outcome.input == "Weather in Rome?"
     assert [message.text for message in model.requests[0].messages] == ["Be brief.", "Hi", "Hi.", "Weather in Rome?"]
+
+
+@tool(registry=TOOLS)
+async def wait_long(city: str) -> str:
+    """Wait for long."""
+    raise RuntimeError("was run")
 
 
 # Running, or not
@@ -291,6 +318,23 @@ def test_which_tools_are_run(dry_run: bool | None, ran: list[str]) -> None:
     outcome = ask(Case("q", calls=[("weather", {}), ("book", {})]), calls, dry_run=dry_run)
     assert outcome.passed
     assert sorted(RAN) == sorted(ran)
+
+
+@pytest.mark.parametrize("name", ["wait_long", "count"])
+def test_other_kinds_of_tools_stay_dry(name: str) -> None:
+    class Count(Tool):
+        name = "count"
+        description = "Count the streets of a city."
+
+        def get_parameters(self) -> list[ToolParameter]:
+            return [ToolParameter("city", "string", "Its name.")]
+
+        async def run(self, parameters: dict[str, Any]) -> str:  # type: ignore[override]
+            raise RuntimeError("was run")
+
+    model = ScriptedModel([call(name, **ROME), "Done."])
+    assert run_case(Case("q", name, ROME), tools=[*TOOLS, Count()], model=model, max_turns=2).passed
+    assert "Dry run" in model.requests[1].messages[-1].tool_results[0].content
 
 
 def test_a_sensitive_call_is_judged_and_not_run() -> None:
@@ -340,6 +384,8 @@ def test_a_seed_goes_only_where_one_is_taken() -> None:
 
 def clever(request: Any) -> Any:
     """A model that does what the text says: the name of a tool, a city, or nothing of both."""
+    if request.messages[-1].role == "tool":
+        return "fine"
     words = request.messages[-1].text.split()
     if words[0] == "raise":
         raise RuntimeError("no luck")
@@ -517,7 +563,11 @@ def test_cases_and_outcomes_can_be_sent() -> None:
         pytest.param(
             lambda: run([Case("q", None, then=Case("r", "wether"))]), ValueError, "none of its tools", id="what follows"
         ),
-        pytest.param(lambda: run([]), ValueError, "at least one case", id="no cases"),
+        pytest.param(lambda: run([]), ValueError, "at least one", id="no cases"),
+        pytest.param(lambda: run([Case("q", None)], repeat=0), ValueError, "repeat=0", id="no repeat"),
+        pytest.param(lambda: run([Case("q", None)], concurrency=0), ValueError, "concurrency=0", id="none at once"),
+        pytest.param(lambda: Case([{"role": "assistant", "content": "a"}], None), ValueError, "the user's", id="last"),
+        pytest.param(lambda: check(Case("q", None), tols=TOOLS), TypeError, "mean 'tools'", id="one in check"),
         pytest.param(lambda: run([Case("q", None)] * 2), ValueError, "Two cases have the id 'q'", id="twice"),
         pytest.param(lambda: run([Case("q", None)], max_turn=2), TypeError, "mean 'max_turns'", id="a typing error"),
         pytest.param(lambda: run([Case("q", None)], history=[]), TypeError, "'history' has no place", id="history"),

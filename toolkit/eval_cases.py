@@ -17,6 +17,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from types import EllipsisType
 from typing import Any, Literal
 
+from toolkit.history import read_conversation
 from toolkit.messages import ToolCall
 from toolkit.receive import validate_call
 from toolkit.registry import ToolRegistry
@@ -26,6 +27,7 @@ from toolkit.tools import Tool
 
 Label = Literal["right", "wrong_tool", "wrong_arguments", "missing_call", "unwanted_call", "truncated", "error"]
 NO_CALL = "(no call)"
+_MOST_CHARACTERS = 2_000  # of an explanation: a model may send anything
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -189,6 +191,8 @@ class Case:
     def __post_init__(self) -> None:
         if not self.input or not isinstance(self.input, str | list | tuple):
             raise ValueError("'input' is a text or a list of messages, and not empty.")
+        if not isinstance(self.input, str) and read_conversation(self.input)[-1].role != "user":
+            raise ValueError("the last message of 'input' is the user's.")
         object.__setattr__(self, "id", self.id or self._made_id())
         if (self.tool is ...) is (self.calls is None):
             raise ValueError(f"Case {self.id!r}: say what is expected with 'tool' (None: no call) or with 'calls'.")
@@ -253,7 +257,7 @@ def judge(case: Case, result: RunResult, tools: ToolRegistry) -> dict[str, Any]:
         found = [("wrong_tool", f"The calls came in another order: {', '.join(map(_shown, calls))}.")]
     return {
         "label": min((label for label, _ in found), key=_GRAVEST_FIRST.index, default="right"),
-        "explanation": " ".join(why for _, why in found),
+        "explanation": " ".join(why for _, why in found)[:_MOST_CHARACTERS],
         "calls": tuple({"tool": c.name, "arguments": dict(c.arguments), "problem": c.problem} for c in calls),
         "pairs": tuple(pairs or [(NO_CALL, NO_CALL, True)]),
         "usage": result.usage,
@@ -295,7 +299,8 @@ def _mismatch(expected: Expected, call: ToolCall, tool: Tool | None, exact: bool
     wrong = [_wrong_argument(name, wanted, call, tool) for name, wanted in expected.arguments.items()]
     for name in call.arguments if exact else ():
         if name not in expected.arguments:
-            wrong.append(_wrong_argument(name, optional(_default(name, tool)), call, tool))
+            default = _default(name, tool)
+            wrong.append(_wrong_argument(name, optional(_LEFT_OUT if default is MISSING else default), call, tool))
     return f"{call.name}: {', '.join(filter(None, wrong))}." if any(wrong) else ""
 
 
@@ -307,7 +312,7 @@ def _wrong_argument(name: str, wanted: Any, call: ToolCall, tool: Tool) -> str:
 
     def read(value: Any) -> Any:
         """What the tool gets where the argument is this value."""
-        with contextlib.suppress(InvalidArguments):
+        with contextlib.suppress(InvalidArguments, ValueError):  # what the tool refuses, and what JSON cannot write
             return _values({**call.arguments, name: value}, tool).get(name, value)
         return value
 

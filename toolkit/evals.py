@@ -53,7 +53,6 @@ __all__ = [
 ]  # fmt: skip
 
 _DRY = "Dry run: the tool was not run, and there is no result."
-_CONNECTION = ("client", "base_url", "api_key")
 _LENGTHS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 
@@ -79,7 +78,8 @@ def evaluate(
     dry_run: True runs no tool, False runs them as a run would, None only those of the tier "read". A tool that is not
         run answers with `Case.results`, else with a neutral text.
     seed: sent to models that take one (Chat Completions, the embedded one), plus the number of the repeat.
-    max_turns: requests for a case at most; None: one where at most one call is expected, else one more than calls.
+    max_turns: requests for a case at most; None: one where at most one call is expected and no case follows, else one
+        more than calls.
     executor: where the cases run, any of `concurrent.futures`; None: here, `concurrency` of them at once.
     price: for a million tokens of input and of output.
     on_progress: called with how many are done, how many there are, and the outcome. A terminal shows a line besides.
@@ -90,9 +90,10 @@ def evaluate(
     `error.report`. Raises ValueError where a case expects what its tools do not have.
     """
     if executor is None:  # what cannot be had is told once, and now
-        tools, model = _registry(tools), find_model(model, **_connection(options))
-        options = {name: value for name, value in options.items() if name not in _CONNECTION}
-    cases = _checked(cases, tools, repeat, options)
+        tools, (model, options) = _registry(tools), _found(model, options)
+    elif isinstance(tools, Iterable) and not isinstance(tools, str | ToolRegistry):
+        tools = list(tools)
+    cases = _checked(cases, tools, options, repeat=repeat, concurrency=concurrency)
     asked = dict(tools=tools, model=model, dry_run=dry_run, seed=seed, max_turns=max_turns, **options)
     jobs = [functools.partial(run_case, case, repeat=number, **asked) for number in range(repeat) for case in cases]
     report = functools.partial(_report, jobs, outcomes := {}, str(getattr(model, "name", model or "")), price, save_to)
@@ -119,7 +120,7 @@ def check(case: Case, **asked: Any) -> Outcome:
             check(case, tools=registry, model="…")
     """
     __tracebackhide__ = True
-    _checked([case], asked.get("tools"), 1, {})
+    _checked([case], asked.get("tools"), asked)
     outcome = run_case(case, **asked)
     if not outcome.passed:
         raise AssertionError(f"{outcome.label}: {outcome.explanation}")
@@ -140,8 +141,7 @@ def run_case(
     """Ask one case once. The arguments are those of `evaluate`; all that goes wrong is in the outcome."""
     started, outcome = time.perf_counter(), _blank(case, repeat)
     try:
-        found = find_model(model, **_connection(options))
-        options = {name: value for name, value in options.items() if name not in _CONNECTION}
+        found, options = _found(model, options)
         if seed is not None and _takes_seed(found):
             options["seed"] = seed + repeat
         ask = functools.partial(_ask, tools=tools, model=found, dry_run=dry_run, max_turns=max_turns, options=options)
@@ -169,26 +169,21 @@ def _blank(case: Case, repeat: int) -> Outcome:
 def _ask(case: Case, outcome: Outcome, before: RunResult | None, **asked: Any) -> Outcome:
     messages = [] if isinstance(case.input, str) else read_conversation(case.input)
     prompt = case.input if isinstance(case.input, str) else messages.pop().text
-    offered, model, options, count = (
-        _offered(case, asked["tools"]),
-        asked["model"],
-        asked["options"],
-        len(case.expected),
-    )
-    replies: list[Any] = []
-    sinks = [replies.append, *filter(None, [options.get("on_event")])]
+    offered, options, count = _offered(case, asked["tools"]), asked["options"], len(case.expected)
+    heard: list[Any] = []
+    sinks = [heard.append, *filter(None, [options.get("on_event")])]
     result = run_agent_with_tools(
         prompt,
-        model=model,
+        model=asked["model"],
         tools=[_as_run(tool, case, asked["dry_run"]) for tool in offered],
         history=read_conversation(before) + messages,
-        max_turns=asked["max_turns"] or (1 if count < 2 else count + 1),
+        max_turns=asked["max_turns"] or (count + 1 if count > 1 or case.then else 1),
         **{**options, "on_event": lambda event: [sink(event) for sink in sinks]},
     )
     found = judge(case, result, offered)
-    if _is_truncated([event.data for event in replies if event.name == "model_reply"], {**model.defaults, **options}):
+    if _is_truncated(heard, {**getattr(asked["model"], "defaults", {}), **options}):
         found |= {"label": "truncated", "explanation": "A reply was cut off at the output limit. Allow more tokens."}
-    if outcome.calls:
+    if before is not None:
         found["explanation"] = found["explanation"] and f"Afterwards: {found['explanation']}"
     both = {name: getattr(outcome, name) + found[name] for name in ("calls", "pairs", "usage")}
     outcome = replace(outcome, **{**found, **both})
@@ -235,9 +230,10 @@ def _as_run(tool: Tool, case: Case, dry_run: bool | None) -> Tool:
     return stand_in
 
 
-def _is_truncated(replies: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> bool:
+def _is_truncated(heard: Sequence[Any], options: Mapping[str, Any]) -> bool:
     """By the finish reason, or by the count of tokens: some servers say "tool_calls" for a call that was cut off."""
     most = min((options[name] for name in _LENGTHS if options.get(name)), default=float("inf"))
+    replies = [event.data for event in heard if event.name == "model_reply"]
     return any(reply["finish"] == "length" or reply["output_tokens"] >= most for reply in replies)
 
 
@@ -246,23 +242,28 @@ def _takes_seed(model: Model) -> bool:
     return dialect is None or dialect.DIALECT in ("chat", "prompted")
 
 
-def _connection(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: options.get(name) for name in _CONNECTION}
+def _found(model: str | Model | None, options: Mapping[str, Any]) -> tuple[Model, dict[str, Any]]:
+    """The model, and the options that do not say where it is."""
+    rest = dict(options)
+    where = {name: rest.pop(name, None) for name in ("client", "base_url", "api_key")}
+    return find_model(model, **where), rest
 
 
 # All cases
 
 
-def _checked(cases: Iterable[Case], tools: ToolsGiven | str, repeat: int, options: Mapping[str, Any]) -> list[Case]:
+def _checked(cases: Iterable[Case], tools: ToolsGiven | str, options: Mapping[str, Any], **counts: int) -> list[Case]:
     """The cases, if they can be asked. Raises ValueError for the first that cannot, naming it."""
-    known = inspect.signature(run_agent_with_tools).parameters
+    for name, count in counts.items():
+        if type(count) is not int or count < 1:
+            raise ValueError(f"{name}={count!r}: give a whole number, 1 or more.")
+    known = [*inspect.signature(run_agent_with_tools).parameters, *inspect.signature(evaluate).parameters]
     if clash := [name for name in ("prompt", "history", "output_type") if name in options]:
         raise TypeError(f"{clash[0]!r} has no place here: what is asked and expected stands in each Case.")
-    own = inspect.signature(evaluate).parameters
-    refuse_strangers({name: value for name, value in options.items() if name not in known}, [*known, *own])
+    refuse_strangers({name: value for name, value in options.items() if name not in known}, known)
     cases = list(cases)
-    if not cases or type(repeat) is not int or repeat < 1:
-        raise ValueError("Give at least one case, and a whole number of repeats, 1 or more.")
+    if not cases:
+        raise ValueError("There are no cases. Give at least one.")
     if twice := [name for name, count in Counter(case.id for case in cases).items() if count > 1]:
         raise ValueError(f"Two cases have the id {twice[0]!r}. Give one of them another id.")
     for case in cases:
