@@ -10,6 +10,7 @@ import pickle
 import random
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date
 from enum import Enum
 from pathlib import Path
@@ -33,6 +34,7 @@ from toolkit import (
 from toolkit.eval_report import ALL, NO_CALL
 from toolkit.evals import (
     Case,
+    Comparison,
     Expected,
     Outcome,
     Report,
@@ -186,7 +188,7 @@ TWO = [("weather", {"city": "Rome"}), ("weather", {"city": contains("M")})]
             Case("q", "weather", ROME),
             [[call("weather", **ROME)] * 2],
             "unwanted_call",
-            "not to be",
+            "no further call",
             id="once too often",
         ),
         pytest.param(
@@ -315,7 +317,7 @@ async def wait_long(city: str) -> str:
 def test_which_tools_are_run(dry_run: bool | None, ran: list[str]) -> None:
     RAN.clear()
     calls = [call("weather", **ROME), call("book", day="2030-06-01")]
-    outcome = ask(Case("q", calls=[("weather", {}), ("book", {})]), calls, dry_run=dry_run)
+    outcome = ask(Case("q", calls=["weather", one_of("book", "cancel")]), calls, dry_run=dry_run)
     assert outcome.passed
     assert sorted(RAN) == sorted(ran)
 
@@ -563,6 +565,7 @@ def test_cases_and_outcomes_can_be_sent() -> None:
         pytest.param(
             lambda: run([Case("q", None, then=Case("r", "wether"))]), ValueError, "none of its tools", id="what follows"
         ),
+        pytest.param(lambda: run([Case("q", None, results={"wether": 1})]), ValueError, "names 'wether'", id="results"),
         pytest.param(lambda: run([]), ValueError, "at least one", id="no cases"),
         pytest.param(lambda: run([Case("q", None)], repeat=0), ValueError, "repeat=0", id="no repeat"),
         pytest.param(lambda: run([Case("q", None)], concurrency=0), ValueError, "concurrency=0", id="none at once"),
@@ -672,6 +675,20 @@ def test_the_chance_of_noise(new: list[int], old: list[int], repeats: int, chanc
     compared = outcomes(new, repeats).compare(outcomes(old, repeats))
     assert compared.chances == {ALL: pytest.approx(chance)}
     assert compared.exit_code == (chance <= 0.005)
+
+
+@pytest.mark.parametrize(("repeats", "enough"), [(1, 9), (2, 4), (3, 2)])
+def test_how_many_cases_of_a_tool_must_break(repeats: int, enough: int) -> None:
+    """As README.md says."""
+    others = [replace(one, case=f"other {one.case}") for one in outcomes([repeats] * 20, repeats, "u").outcomes]
+
+    def compared(broken: int) -> Comparison:
+        new = outcomes([0] * broken + [repeats] * (9 - broken), repeats)
+        old = outcomes([repeats] * 9, repeats)
+        return Report((*new.outcomes, *others)).compare(Report((*old.outcomes, *others)))
+
+    assert compared(enough - 1).regressions == ()
+    assert compared(enough).regressions == (ALL, "t")
 
 
 def test_cases_are_paired_by_their_ids() -> None:

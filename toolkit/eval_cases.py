@@ -168,7 +168,8 @@ class Case:
 
     input: the user's message, or messages in the form of Chat Completions, the last of them the user's.
     tool, arguments: the one call expected; None: no call. `one_of("a", "b")` where either tool will do.
-    calls: several calls instead, each an `Expected` or a pair of tool and arguments; in any order, unless `in_order`.
+    calls: several calls instead, each a tool, a pair of tool and arguments, or an `Expected`; in any order, unless
+        `in_order`.
     exact: arguments that are not named must be left out or have their default.
     id: what the case is called in reports, and how it is found in a baseline; by default made from the input.
     tools: the tools offered, by name (default: all), or definitions with `name, description, parameters`.
@@ -180,7 +181,7 @@ class Case:
     tool: str | Matcher | EllipsisType | None = ...
     arguments: Mapping[str, Any] = field(default_factory=dict)
     _: KW_ONLY
-    calls: Sequence[Expected | tuple[str, Mapping[str, Any]]] | None = None
+    calls: Sequence[Expected | str | tuple[str, Mapping[str, Any]]] | None = None
     in_order: bool = False
     exact: bool = False
     id: str = ""
@@ -213,7 +214,8 @@ class Case:
     def expected(self) -> tuple[Expected, ...]:
         """The calls expected; none where no tool should be called."""
         if isinstance(self.tool, EllipsisType):
-            return tuple(one if isinstance(one, Expected) else Expected(*one) for one in self.calls or ())
+            read = ([one] if isinstance(one, str | Matcher) else one for one in self.calls or ())
+            return tuple(one if isinstance(one, Expected) else Expected(*one) for one in read)
         return () if self.tool is None else (Expected(self.tool, self.arguments),)
 
     def __str__(self) -> str:
@@ -251,7 +253,8 @@ def judge(case: Case, result: RunResult, tools: ToolRegistry) -> dict[str, Any]:
                 pairs.append((name, calls[close[0]].name if label == "wrong_tool" else name, False))
     said = f"the model said {result.text[:200]!r}" if result.text else f"the run ended with {result.stop_reason!r}"
     found += [("missing_call", f"{expected[i]} was not called; {said}.") for i in missing]
-    found += [("unwanted_call", f"{_shown(calls[j])} was called, which was not to be.") for j in over]
+    further = "further " if expected else ""
+    found += [("unwanted_call", f"{_shown(calls[j])} was called, but no {further}call was expected.") for j in over]
     pairs += [(expected[i].name, NO_CALL, False) for i in missing] + [(NO_CALL, calls[j].name, False) for j in over]
     if not found and case.in_order and any(reasons[i][i] for i in range(len(calls))):
         found = [("wrong_tool", f"The calls came in another order: {', '.join(map(_shown, calls))}.")]
@@ -337,13 +340,13 @@ def _shown(call: ToolCall) -> str:
 def check_expected(case: Case, tools: ToolRegistry) -> None:
     """Raise ValueError where a case expects what its tools do not have or would refuse."""
     defined = {tool["name"] for tool in case.tools or () if isinstance(tool, Mapping)}
-    for one in case.expected:
-        for name in one.names:
-            if name not in tools:
-                close = difflib.get_close_matches(name, [tool.name for tool in tools], 3)
-                raise ValueError(f"Case {case.id!r} expects {name!r}, which is none of its tools. Near are {close}.")
-            if name not in defined:  # definitions come from elsewhere, with their errors, and cannot be mended here
-                _check_arguments(case.id, tools[name], one.arguments)
+    named = [(name, one.arguments) for one in case.expected for name in one.names]
+    for name, arguments in (*named, *((name, {}) for name in case.results)):
+        if name not in tools:
+            close = difflib.get_close_matches(name, [tool.name for tool in tools], 3)
+            raise ValueError(f"Case {case.id!r} names {name!r}, which is none of its tools. Near are {close}.")
+        if name not in defined:  # definitions come from elsewhere, with their errors, and cannot be mended here
+            _check_arguments(case.id, tools[name], arguments)
 
 
 def _check_arguments(case: str, tool: Tool, arguments: Mapping[str, Any]) -> None:
@@ -356,6 +359,5 @@ def _check_arguments(case: str, tool: Tool, arguments: Mapping[str, Any]) -> Non
             _values({} if isinstance(wanted, Matcher) else {argument: wanted}, tool)
         except InvalidArguments as error:
             if wrong := [e["msg"] for e in error.errors if e["loc"][:1] == (argument,) and e["type"] != "missing"]:
-                raise ValueError(
-                    f"Case {case!r}: {tool.name!r} would refuse {argument}={wanted!r}: {wrong[0]}."
-                ) from error
+                told = f"Case {case!r}: {tool.name!r} would refuse {argument}={wanted!r}: {wrong[0]}."
+                raise ValueError(told) from error
