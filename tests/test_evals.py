@@ -568,6 +568,11 @@ def test_cases_and_outcomes_can_be_sent() -> None:
         pytest.param(lambda: run([Case("q", None, results={"wether": 1})]), ValueError, "names 'wether'", id="results"),
         pytest.param(lambda: run([]), ValueError, "at least one", id="no cases"),
         pytest.param(lambda: run([Case("q", None)], repeat=0), ValueError, "repeat=0", id="no repeat"),
+        pytest.param(lambda: run([Case("q", None)], max_turns=0), ValueError, "max_turns=0", id="no turn"),
+        pytest.param(lambda: run([Case("q", None)], price=3), ValueError, "price=3: give two", id="one price"),
+        pytest.param(lambda: run("cases.yaml"), ValueError, "load_cases", id="a path"),  # type: ignore[arg-type]
+        pytest.param(lambda: run([{"input": "q"}]), TypeError, "a list of Case", id="rows"),  # type: ignore[list-item]
+        pytest.param(lambda: check(Case("q", None), tools="test_evals"), ValueError, "'module:name'", id="a module"),
         pytest.param(lambda: run([Case("q", None)], concurrency=0), ValueError, "concurrency=0", id="none at once"),
         pytest.param(lambda: Case([{"role": "assistant", "content": "a"}], None), ValueError, "the user's", id="last"),
         pytest.param(lambda: check(Case("q", None), tols=TOOLS), TypeError, "mean 'tools'", id="one in check"),

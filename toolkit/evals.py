@@ -89,21 +89,21 @@ def evaluate(
     What a case raises is its outcome. KeyboardInterrupt and errors of `on_progress` pass, with what is done as
     `error.report`. Raises ValueError where a case expects what its tools do not have.
     """
+    _check_numbers(price, repeat=repeat, concurrency=concurrency, max_turns=1 if max_turns is None else max_turns)
     if executor is None:  # what cannot be had is told once, and now
         tools, (model, options) = _registry(tools), _found(model, options)
     elif isinstance(tools, Iterable) and not isinstance(tools, str | ToolRegistry):
         tools = list(tools)
-    cases = _checked(cases, tools, options, repeat=repeat, concurrency=concurrency)
+    cases = _checked(cases, tools, options)
     asked = dict(tools=tools, model=model, dry_run=dry_run, seed=seed, max_turns=max_turns, **options)
     jobs = [functools.partial(run_case, case, repeat=number, **asked) for number in range(repeat) for case in cases]
     report = functools.partial(_report, jobs, outcomes := {}, str(getattr(model, "name", model or "")), price, save_to)
-    show_progress = _progress_line(len(jobs))
+    show_progress = _progress_line()
     try:
         for index, outcome in _run_all(jobs, executor, concurrency):
             outcomes[index] = outcome
-            show_progress(len(outcomes), outcome)
-            if on_progress:
-                on_progress(len(outcomes), len(jobs), outcome)
+            for tell in filter(None, (show_progress, on_progress)):
+                tell(len(outcomes), len(jobs), outcome)
     except BaseException as error:
         error.report = report()  # type: ignore[attr-defined]
         raise
@@ -203,6 +203,8 @@ def _offered(case: Case, tools: ToolsGiven | str) -> ToolRegistry:
 def _registry(tools: Any) -> ToolRegistry:
     if isinstance(tools, str):
         module, _, name = tools.partition(":")
+        if not name:
+            raise ValueError(f"tools={tools!r}: a registry, list or function is found by 'module:name'.")
         tools = getattr(importlib.import_module(module), name)
     if tools is None or isinstance(tools, ToolRegistry):
         return REGISTRY if tools is None else tools
@@ -252,18 +254,25 @@ def _found(model: str | Model | None, options: Mapping[str, Any]) -> tuple[Model
 # All cases
 
 
-def _checked(cases: Iterable[Case], tools: ToolsGiven | str, options: Mapping[str, Any], **counts: int) -> list[Case]:
-    """The cases, if they can be asked. Raises ValueError for the first that cannot, naming it."""
+def _check_numbers(price: Any, **counts: int) -> None:
     for name, count in counts.items():
         if type(count) is not int or count < 1:
             raise ValueError(f"{name}={count!r}: give a whole number, 1 or more.")
+    if price is not None and not (isinstance(price, list | tuple) and len(price) == 2):
+        raise ValueError(f"price={price!r}: give two, for a million tokens of input and of output.")
+
+
+def _checked(cases: Iterable[Case], tools: ToolsGiven | str, options: Mapping[str, Any]) -> list[Case]:
+    """The cases, if they can be asked. Raises ValueError for the first that cannot, naming it."""
     known = [*inspect.signature(run_agent_with_tools).parameters, *inspect.signature(evaluate).parameters]
     if clash := [name for name in ("prompt", "history", "output_type") if name in options]:
         raise TypeError(f"{clash[0]!r} has no place here: what is asked and expected stands in each Case.")
     refuse_strangers({name: value for name, value in options.items() if name not in known}, known)
-    cases = list(cases)
+    cases = [] if isinstance(cases, str | Case) else list(cases)
+    if not all(isinstance(case, Case) for case in cases):
+        raise TypeError("cases is a list of Case. Those of a file are read by load_cases(path).")
     if not cases:
-        raise ValueError("There are no cases. Give at least one.")
+        raise ValueError("There are no cases. Give a list of at least one; load_cases(path) reads a file.")
     if twice := [name for name, count in Counter(case.id for case in cases).items() if count > 1]:
         raise ValueError(f"Two cases have the id {twice[0]!r}. Give one of them another id.")
     for case in cases:
@@ -314,11 +323,11 @@ def _report(
     return report
 
 
-def _progress_line(total: int) -> Callable[[int, Outcome], None]:
-    """Rewrites one line on a terminal; elsewhere nothing."""
+def _progress_line() -> Callable[[int, int, Outcome], None] | None:
+    """Rewrites one line on a terminal; elsewhere there is none."""
     started, passed = time.monotonic(), 0
 
-    def show_progress(done: int, outcome: Outcome) -> None:
+    def tell(done: int, total: int, outcome: Outcome) -> None:
         nonlocal passed
         passed += outcome.passed
         rate = done / max(time.monotonic() - started, 1e-9)
@@ -326,4 +335,4 @@ def _progress_line(total: int) -> Callable[[int, Outcome], None]:
         sys.stderr.write(f"\r{line}\x1b[K" + "\n" * (done == total))
         sys.stderr.flush()
 
-    return show_progress if sys.stderr and sys.stderr.isatty() else lambda done, outcome: None
+    return tell if sys.stderr and sys.stderr.isatty() else None
