@@ -56,7 +56,7 @@ def contains(part: Any) -> Matcher:
 
 
 def matches(pattern: str) -> Matcher:
-    """The regular expression is found in the text."""
+    """The regular expression is found in the text. Raises ValueError where it is none."""
     try:
         re.compile(pattern)
     except (re.error, TypeError) as error:

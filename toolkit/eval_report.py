@@ -8,7 +8,8 @@ model can do: in each case the passes of both reports are dealt out anew over th
 at most one in 200 (`alpha`) may come out as low (one-sided; with one repeat this is McNemar's exact test). It is
 asked for all cases and for those of each tool, and alarms wrongly in one of 200 comparisons at most, all these
 questions together (Tarone's correction, 1990: a question that no outcome could answer with yes is not counted). The
-interval of the difference is a bootstrap over the cases, 95 percent, with a fixed seed.
+repeats of a case count as independent here; where a model always answers the same, one is enough. The interval of
+the difference is a bootstrap over the cases, 95 percent, with a fixed seed.
 """
 
 from __future__ import annotations
