@@ -125,6 +125,16 @@ def test_many_tools() -> None:
     assert re.findall(r"rate=([\d.]{3})", printed) == ["0.8", "1.0"]
 
 
+def test_evaluate_tools(tmp_path: Path) -> None:
+    printed = run_example("evaluate_tools.py", str(tmp_path / "report.html"))
+    before, after, compared = printed.split("---")
+    assert "pass rate         100.0% [75.8%, 100.0%] of 12" in before
+    assert "get_forecast → (no call)  15 ×" in after
+    assert "REGRESSION in get_forecast" in compared
+    assert printed.endswith("exit code 1\n")
+    assert "get_forecast(city=&#x27;Lima&#x27;)" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
 @pytest.mark.local
 def test_quickstart() -> None:
     from toolkit.local import is_installed

@@ -48,13 +48,14 @@ def find_blocks(text: str) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def readme() -> Iterator[Played]:
+def readme(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
     """Every block was run, in its order, each by itself, as somebody with a server would run it."""
     weather = answer(None, call("get_weather", {"city": "Tokyo"}))
     with ChatServer(weather, "It is dry in Tokyo.") as server, pytest.MonkeyPatch.context() as patch:
         patch.setenv("TOOLKIT_MODEL", "some-model")
         patch.setenv("OPENAI_BASE_URL", server.base_url)
         patch.setenv("OPENAI_API_KEY", "some-key")
+        patch.chdir(tmp_path_factory.mktemp("readme"))  # some write files
         patch.setattr(REGISTRY, "_tools", {})  # the tools of other tests would be shown to the model as well
         played = [run_block(code) for code in find_blocks(README.read_text(encoding="utf-8"))]
         yield Played(played, server)
@@ -112,6 +113,13 @@ def test_many_tools_are_narrowed(readme: Played) -> None:
     block = readme.block("best(2")
     assert block.printed == ["['get_weather', 'list_files']", "Recall(rate=0.5, missed={'Tell Ann!': ['send_mail']})"]
     assert "find_tools" in block.names["tools"]
+
+
+def test_an_evaluation_tells_what_it_found(readme: Played) -> None:
+    block = readme.block("evaluate(cases")
+    assert [outcome.label for outcome in block.names["report"].outcomes] == ["right", "missing_call", "right"]
+    assert block.printed[-1] == "0"
+    assert "About 4 pounds." in "".join(block.printed)
 
 
 def test_no_block_is_passed_over(readme: Played) -> None:

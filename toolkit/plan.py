@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,8 +14,8 @@ from toolkit.execute import run_calls
 from toolkit.journals import Journal, RunStore, Watch, open_audit
 from toolkit.loop import Run, Verdict
 from toolkit.messages import ToolCall, ToolResult, as_json
-from toolkit.registry import REGISTRY, ToolRegistry
-from toolkit.tools import Tool, Toolset
+from toolkit.registry import ToolsGiven, registry_of
+from toolkit.tools import Toolset
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Plan:
         self,
         approved: str | None = None,
         *,
-        tools: ToolRegistry | Iterable[Callable[..., Any] | Tool] | None = None,
+        tools: ToolsGiven = None,
         deps: Any = None,
         audit: str | Path | Journal | None = None,
         store: RunStore | None = None,
@@ -53,10 +53,7 @@ class Plan:
         """
         if approved not in (None, self.digest):
             raise ApprovalError("This is not the plan that was approved: its digest is another. Nothing was run.")
-        if tools is None:
-            toolset = self.toolset if self.toolset is not None else REGISTRY.snapshot()
-        else:
-            toolset = (tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools)).snapshot()
+        toolset = self.toolset if tools is None and self.toolset is not None else registry_of(tools).snapshot()
         if strangers := sorted({call.name for call in self.calls if call.name not in toolset}):
             raise ApprovalError(f"The plan calls {strangers}, but tools= does not hold them. Nothing was run.")
         journals = [journal for journal in (open_audit(audit), store) if journal]

@@ -168,6 +168,21 @@ REGISTRY = ToolRegistry()
 """The global registry: where `@tool` registers by default, and what a run takes when it is given no tools."""
 
 
+ToolsGiven = ToolRegistry | Iterable[Callable[..., Any] | Tool] | str | None
+"""What `tools=` takes; a text refers to a module or something in it ("module:name"), None is the global registry."""
+
+
+def registry_of(tools: ToolsGiven) -> ToolRegistry:
+    """The registry that is meant, or a new one of the tools that are given."""
+    if tools is None or isinstance(tools, ToolRegistry):
+        return REGISTRY if tools is None else tools
+    if isinstance(tools, str):
+        return import_tools(tools)
+    if callable(tools) or isinstance(tools, Tool):
+        raise TypeError(f"tools is a list of tools or a ToolRegistry, not {tools!r}. Put it into a list.")
+    return ToolRegistry(tools)
+
+
 def import_tools(reference: str) -> ToolRegistry:
     """The tools of a module ("package.module", "path/to/file.py"), or the one thing in it that "module:name" names.
 

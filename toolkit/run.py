@@ -18,8 +18,9 @@ from toolkit.journals import Journal, RunStore
 from toolkit.loop import Decision, Limits, Run, Verdict, waiting
 from toolkit.messages import Message, whole_characters
 from toolkit.models import Model
+from toolkit.registry import ToolsGiven
 from toolkit.results import RunResult
-from toolkit.setting import Approver, Retriever, Setting, ToolsGiven, make_setting
+from toolkit.setting import Approver, Retriever, Setting, make_setting
 
 T = TypeVar("T")
 

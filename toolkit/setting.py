@@ -6,7 +6,7 @@ import inspect
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from toolkit.messages import Message, Permission, ToolCall
 from toolkit.models import Model, find_model, refuse_strangers
 from toolkit.permit import needs_approval
 from toolkit.receive import SENSITIVE
-from toolkit.registry import REGISTRY, ToolRegistry, import_tools
+from toolkit.registry import ToolsGiven, registry_of
 from toolkit.tools import OutputTool, Tool, Toolset
 
 _log = logging.getLogger("toolkit")
@@ -32,10 +32,6 @@ One with an attribute `tiers` is asked about the calls of these tiers too.
 
 Retriever = Callable[[Sequence[Message], Sequence[Tool]], Sequence[Tool]]
 """Chooses the tools that a request shows, from the conversation so far and all tools of the run."""
-
-
-ToolsGiven = ToolRegistry | Iterable[Callable[..., Any] | Tool] | str | None
-"""What `tools=` takes; a text refers to a module or something in it ("module:name"), None is the global registry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +133,9 @@ def make_setting(
     """The setting that the arguments of a run describe; raises TypeError or ValueError for what fits none of them."""
     refuse_strangers(options, parameters)
     _check(approve=approve, on_event=on_event, on_text=on_text, store=store, cancel=cancel)
-    toolset = _toolset(tools)
+    toolset = registry_of(tools).snapshot()
+    if tools is None and not toolset:
+        _log.warning("the run has no tools: nothing is registered, and none are given. Pass tools=… (or tools=())")
     output = OutputTool(output_type, toolset) if output_type is not None else None
     if output:
         toolset = Toolset([*toolset.values(), output])
@@ -171,18 +169,6 @@ def _check(*, store: Any, cancel: Any, **callbacks: Any) -> None:
         )
     if cancel is not None and not hasattr(cancel, "is_set"):
         raise TypeError(f"cancel is a threading.Event, not {type(cancel).__name__}.")
-
-
-def _toolset(tools: ToolsGiven) -> Toolset:
-    if tools is None:
-        tools = REGISTRY
-        if not len(REGISTRY):
-            _log.warning("the run has no tools: nothing is registered, and none are given. Pass tools=… (or tools=())")
-    elif isinstance(tools, str):
-        tools = import_tools(tools)
-    elif callable(tools) or isinstance(tools, Tool):
-        raise TypeError(f"tools is a list of tools or a ToolRegistry, not {tools!r}. Put it into a list.")
-    return (tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools)).snapshot()
 
 
 def _retriever(retrieve: int | Retriever | None) -> Retriever | None:
