@@ -99,6 +99,15 @@ def test_agent_as_tool() -> None:
     assert "read_page" not in printed, "what the inner agent did is its own affair"
 
 
+def test_many_tools() -> None:
+    printed = run_example("many_tools.py")
+    assert "Cancel my last order\n    list_orders, cancel_order\n" in printed
+    assert "Hello!\n    no tools\n" in printed
+    assert "And of June?\n    print_coupon, archive_coupon, rename_coupon\n" in printed
+    assert "find_customer, list_orders, cancel_order, find_tools\n" in printed
+    assert re.findall(r"rate=([\d.]{3})", printed) == ["0.8", "1.0"]
+
+
 @pytest.mark.local
 def test_quickstart() -> None:
     from toolkit.local import is_installed

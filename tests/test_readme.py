@@ -102,5 +102,11 @@ def test_a_run_pauses_and_goes_on(readme: Played) -> None:
     assert told == "delete_file {'path': 'notes.txt'} notes.txt is gone approve"
 
 
+def test_many_tools_are_narrowed(readme: Played) -> None:
+    block = readme.block("best(2")
+    assert block.printed == ["['get_weather', 'list_files']", "Recall(rate=0.5, missed={'Tell Ann!': ['send_mail']})"]
+    assert "find_tools" in block.names["tools"]
+
+
 def test_no_block_is_passed_over(readme: Played) -> None:
     assert len(readme.blocks) == README.read_text(encoding="utf-8").count("```python") >= 3

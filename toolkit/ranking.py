@@ -65,12 +65,14 @@ class Index(Generic[T]):
                 score = rarity * weight * (SATURATION + 1) / (weight + damping)
                 self._postings[word].append((position, score))
 
-    def rank(self, text: str) -> list[tuple[T, float]]:
-        """As the function `rank`, over the tools of the index."""
+    def rank(self, text: str | Mapping[str, float]) -> list[tuple[T, float]]:
+        """As the function `rank`, over the tools of the index. `text` may also be its `words` with what each counts."""
+        # Not a set: sums must not depend on its order.
+        weights = dict.fromkeys(words(text), 1.0) if isinstance(text, str) else text
         scores = [0.0] * len(self.tools)
-        for word in dict.fromkeys(words(text)):  # not a set: sums must not depend on its order
+        for word, weight in weights.items():
             for position, score in self._postings.get(word, ()):
-                scores[position] += score
+                scores[position] += weight * score
         found = [position for position, score in enumerate(scores) if score]
         found.sort(key=scores.__getitem__, reverse=True)  # equal ones stay in order, also in reverse
         return [(self.tools[position], scores[position]) for position in found]
