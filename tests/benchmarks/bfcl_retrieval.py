@@ -41,7 +41,8 @@ def main() -> None:
     print(f"{len(tools)} tools, indexed in {time.process_time() - began:.2f} s of CPU")
     ways: dict[str, Callable[..., Retriever]] = {"words": best}
     if options.base_url:
-        embed = _remembering(embeddings(options.model, base_url=options.base_url))
+        embed = _remembering(embeddings(options.model, base_url=options.base_url, timeout=300))
+        embed([asked for asked, _, _ in tasks])  # in batches, which is faster than one by one
         ways["hybrid"] = lambda k: hybrid(embed, k)
     for name, make in ways.items():
         print(f"\n{name}\n{_recalls(make, tools, [task for task in tasks if task[1]])}")
@@ -58,7 +59,7 @@ def _asked(task: dict[str, Any]) -> str:
 
 
 def _remembering(embed: Embed) -> Embed:
-    """So that each request is embedded once, not for each K. What a query costs is measured without it."""
+    """So that each request is embedded once, not for each K; what a query costs is measured without that."""
     known: dict[str, Any] = {}
 
     def embed_once(texts: list[str]) -> list[Any]:
