@@ -180,8 +180,9 @@ def _retriever(choose: Callable[[Said, Sequence[Tool]], list[str]], k: int, alwa
         if pinned and (strangers := pinned - {tool.name for tool in tools}):
             raise ValueError(f"always= names {sorted(strangers)}, which the run was not given. Give it these, too.")
         finders = {tool.name for tool in tools if isinstance(tool, FindTools)}
-        others = [tool for tool in tools if tool.name not in pinned and tool.name not in finders]
-        names = {*pinned, *finders, *choose(_said(messages), others)[:k]}
+        beside = pinned | finders
+        others = [tool for tool in tools if tool.name not in beside] if beside else tools
+        names = {*beside, *choose(_said(messages), others)[:k]}
         if found := _found(messages, finders):
             names.update(tool.name for tool in tools if tool.wire_name in found)
         return [tool for tool in tools if tool.name in names]

@@ -47,7 +47,8 @@ def main() -> None:
     for name, make in ways.items():
         print(f"\n{name}\n{_recalls(make, tools, [task for task in tasks if task[1]])}")
         print(f"in a conversation, recall@10: {_conversations(make(10), tools, [task for task in tasks if task[1]])}")
-        print(f"only the tools of the task offered: {_shown_of_own(make(20), tools, tasks)}")
+        print(f"only the tools of the task given: {_shown_of_own(make(20), tools, tasks)}")
+    print(f"\nthe same by words, with threshold=0.5: {_shown_of_own(best(20, threshold=0.5), tools, tasks)}")
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
