@@ -422,6 +422,21 @@ def test_what_was_found_is_read_from_a_cut_text_as_well() -> None:
     assert "find_train" in shown(best(1), [before, call, Message("tool", tool_results=(cut,))], [long, finder])
 
 
+def test_what_was_found_takes_no_place_of_the_others() -> None:
+    finder = find_tools(TOOLS, 2)
+    tools = [*TOOLS, finder]
+    search = after_search(finder, "seats, or a timetable of trains between cities")[1:]
+    asked = Message("user", "A message on the weather.")
+    assert shown(best(2), [asked], tools) == ["get_weather", "send_mail", "find_tools"]
+    assert shown(best(2), [asked, *search], tools) == [
+        "get_weather",
+        "send_mail",
+        "book_table",
+        "find_train",
+        "find_tools",
+    ]
+
+
 def test_only_find_tools_brings_tools_into_view() -> None:
     finder = find_tools(TOOLS)
     messages = after_search(finder, "timetable", name="read_page")

@@ -182,8 +182,9 @@ def _retriever(choose: Callable[[Said, Sequence[Tool]], list[str]], k: int, alwa
         finders = {tool.name for tool in tools if isinstance(tool, FindTools)}
         beside = pinned | finders
         others = [tool for tool in tools if tool.name not in beside] if beside else tools
-        names = {*beside, *choose(_said(messages), others)[:k]}
-        if found := _found(messages, finders):
+        searches = {call.id for message in messages for call in message.tool_calls if call.name in finders}
+        names = {*beside, *choose(_said(messages, searches), others)[:k]}
+        if found := _found(messages, searches):
             names.update(tool.name for tool in tools if tool.wire_name in found)
         return [tool for tool in tools if tool.name in names]
 
@@ -196,13 +197,15 @@ def _checked(k: Any) -> int:
     return k
 
 
-def _said(messages: Sequence[Message]) -> Said:
+def _said(messages: Sequence[Message], searches: Collection[str]) -> Said:
+    """What the choice goes by; what a search found does not count, since it is shown anyway."""
     requests = [place for place, message in enumerate(messages) if message.role == "user"][::-1]
     steps = range(len(messages) - 1, requests[0] if requests else -1, -1)
     said: Said = [] if requests else [("", 1.0)]
     for weights, places in ((_REQUEST_WEIGHTS, requests), (_STEP_WEIGHTS, steps)):
         for weight, message in zip(weights, map(messages.__getitem__, places), strict=False):
-            text = " ".join([message.text, *(result.content for result in message.tool_results)])
+            results = (result.content for result in message.tool_results if result.call_id not in searches)
+            text = " ".join([message.text, *results])
             said.append((_cut(text), weight))
     return said
 
@@ -211,10 +214,9 @@ def _cut(text: str) -> str:
     return text if len(text) <= _CHARACTERS else f"{text[: _CHARACTERS // 2]} {text[-_CHARACTERS // 2 :]}"
 
 
-def _found(messages: Sequence[Message], finders: Collection[str]) -> set[str]:
-    """The wire names of the tools that calls of these brought up."""
-    calls = {call.id for message in messages for call in message.tool_calls if call.name in finders}
-    results = [result for message in messages for result in message.tool_results if result.call_id in calls]
+def _found(messages: Sequence[Message], searches: Collection[str]) -> set[str]:
+    """The wire names of the tools that the calls with these ids brought up."""
+    results = [result for message in messages for result in message.tool_results if result.call_id in searches]
     return {name for result in results for name in _FOUND.findall(result.content)}
 
 
