@@ -102,8 +102,8 @@ def embeddings(
 def find_tools(tools: Iterable[Callable[..., Any] | Tool], k: int = 5) -> Tool:
     """Make a tool with which the model looks for others: a query in, the `k` that fit best out, with their parameters.
 
-    Give it to the run beside the others. What it found is shown in the turns after. A registry is read anew at each
-    call.
+    `tools` are those of the run; give it to the run beside them. What it found is shown in the turns after. A registry
+    is read anew at each call.
     """
     return FindTools(tools, k)
 
