@@ -154,6 +154,17 @@ def test_an_index_ranks_like_rank() -> None:
         assert index.rank(text) == rank(text, TOOLS)
 
 
+def test_words_may_count_unequally() -> None:
+    index = Index(TOOLS)
+    assert index.rank({"mail": 1.0, "weath": 1.0}) == index.rank("mail, weather")
+    assert [tool.name for tool, _ in index.rank({"mail": 0.1, "weath": 1.0, "unknown": 9.0})] == [
+        "get_weather",
+        "send_mail",
+    ]
+    ((_, whole),), ((_, half),) = index.rank("mail"), index.rank({"mail": 0.5})
+    assert half == pytest.approx(whole / 2)
+
+
 def test_the_tools_of_the_index_are_those_given() -> None:
     assert Index(TOOLS).rank("mail")[0][0] is MAIL
 

@@ -86,6 +86,23 @@ def test_always(always: Any) -> None:
     assert shown(best(1, always=always), "nothing of the kind") == ["send_mail"]
 
 
+def test_what_is_always_shown_takes_no_place_of_the_others() -> None:
+    tools = [*TOOLS, find_tools(TOOLS)]
+    assert shown(best(1, always=TRAIN), "find a tool, find a train, mail", tools) == [
+        "send_mail",
+        "find_train",
+        "find_tools",
+    ]
+
+
+def test_a_changed_description_is_seen() -> None:
+    tools = [made("a"), made("b")]
+    retriever = best(1)
+    assert shown(retriever, "xyzzy", tools) == []
+    tools[1].description = "Now it is about xyzzy."
+    assert shown(retriever, "xyzzy", tools) == ["b"]
+
+
 def test_always_takes_functions() -> None:
     def remember(text: str) -> None:
         """Keep a note."""
@@ -239,7 +256,6 @@ def fail(texts: list[str]) -> Any:
     [
         pytest.param(fail, "nobody is there", id="it raises"),
         pytest.param(lambda texts: embed(texts)[1:], "1 texts got 0 embeddings", id="too few"),
-        pytest.param(lambda texts: [[float("nan")] * 3 for _ in texts], "no number", id="not a number"),
         pytest.param(lambda texts: [["x"] for _ in texts], "could not convert", id="text"),
         pytest.param(lambda texts: None, "not iterable", id="nothing"),
         pytest.param(lambda texts: [[1.0] * n for n, _ in enumerate(texts, 1)], "unequal", id="of unequal length"),
@@ -255,6 +271,13 @@ def test_words_decide_where_embeddings_fail(play: Any, why: str, caplog: pytest.
     asked = len(counting.asked)
     assert shown(retriever, "A mail, please") == ["send_mail"]
     assert len(counting.asked) == asked, "it is left alone for a while"
+
+
+@pytest.mark.parametrize("odd", ["nan", "inf", "0"])
+def test_odd_numbers_speak_for_no_tool(odd: str) -> None:
+    retriever = hybrid(lambda texts: [[float(odd), 0.0] for _ in texts], 1)
+    assert shown(retriever, "Will it rain?") == ["get_weather"]
+    assert shown(retriever, "xyzzy") == []
 
 
 def test_an_interruption_passes() -> None:
@@ -397,6 +420,21 @@ def test_what_was_found_is_read_from_a_cut_text_as_well() -> None:
     before, call, answered = after_search(finder, "trains")
     cut = ToolResult("c1", answered.tool_results[0].content[:100])
     assert "find_train" in shown(best(1), [before, call, Message("tool", tool_results=(cut,))], [long, finder])
+
+
+def test_what_was_found_takes_no_place_of_the_others() -> None:
+    finder = find_tools(TOOLS, 2)
+    tools = [*TOOLS, finder]
+    search = after_search(finder, "seats, or a timetable of trains between cities")[1:]
+    asked = Message("user", "A message on the weather.")
+    assert shown(best(2), [asked], tools) == ["get_weather", "send_mail", "find_tools"]
+    assert shown(best(2), [asked, *search], tools) == [
+        "get_weather",
+        "send_mail",
+        "book_table",
+        "find_train",
+        "find_tools",
+    ]
 
 
 def test_only_find_tools_brings_tools_into_view() -> None:

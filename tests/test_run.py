@@ -1071,6 +1071,12 @@ def test_nothing_fits_so_nothing_is_shown(run: Runner) -> None:
     assert shown(model) == [[]]
 
 
+def test_a_call_is_wanted_whatever_fits(run: Runner) -> None:
+    model = ScriptedModel([ToolCall("c", "tool_2"), "so"])
+    run("hello", model=model, tools=many(), retrieve=1, tool_choice="required")
+    assert [len(names) for names in shown(model)] == [12, 1]
+
+
 def test_a_forced_tool_is_shown(run: Runner) -> None:
     model = ScriptedModel([ToolCall("c", "tool_2"), "so"])
     run("topic3", model=model, tools=many(), retrieve=1, tool_choice="tool_2")

@@ -201,6 +201,8 @@ def _in_view(chosen: Sequence[Tool], run: Run, setting: Setting) -> tuple[Tool, 
     names = {tool.name for tool in chosen} | in_use | {setting.output}
     if run.turns == 0:
         names.add(run.tool_choice)
+        if run.tool_choice == "required" and names.isdisjoint(setting.tools):
+            return setting.every  # a call is wanted, whatever fits
     return tuple(tool for tool in setting.every if tool.name in names)
 
 

@@ -16,12 +16,10 @@ from typing import Any, NamedTuple
 from toolkit.messages import Message, Permission
 from toolkit.ranking import Index, words
 from toolkit.registry import ToolRegistry
+from toolkit.setting import Retriever
 from toolkit.tools import Tool, ToolParameter, as_tool
 
 _log = logging.getLogger("toolkit")
-
-Retriever = Callable[[Sequence[Message], Sequence[Tool]], Sequence[Tool]]
-"""Says which of a run's tools the next turn shows, given its messages so far."""
 
 Embed = Callable[[list[str]], Sequence[Sequence[float]]]
 """Gives each text its embedding, in order."""
@@ -38,21 +36,11 @@ def best(k: int = 12, *, always: Iterable[Given] | str = (), threshold: float = 
     Where nothing fits, no tools are shown but those. A tool made by `find_tools`, and what it found, is always shown.
     The order is that of the tools given. Raises ValueError at its first use where `always` names none of the tools.
     """
-    indexes: Indexes = {}
-
-    def choose(said: Said, tools: Sequence[Tool]) -> list[str]:
-        return _by_words(_index_of(tools, indexes), said, threshold)
-
-    return _retriever(choose, k, always)
+    return _retriever(lambda said, tools: _by_words(said, tools, threshold), k, always)
 
 
 def hybrid(
-    embed: Embed,
-    k: int = 12,
-    *,
-    always: Iterable[Given] | str = (),
-    threshold: float = 0.0,
-    similarity: float = 0.2,
+    embed: Embed, k: int = 12, *, always: Iterable[Given] | str = (), threshold: float = 0.0, similarity: float = 0.2
 ) -> Retriever:
     """Make a retriever as `best` does, which ranks by words and by embeddings and fuses the ranks (RRF).
 
@@ -61,13 +49,11 @@ def hybrid(
     means something depends on the model. Where `embed` fails, a warning is logged, words alone decide, and it is left
     alone for a minute.
     """
-    indexes: Indexes = {}
     vectors = _Vectors(embed)
 
     def choose(said: Said, tools: Sequence[Tool]) -> list[str]:
         scores: dict[str, float] = {}
-        by_words = _by_words(_index_of(tools, indexes), said, threshold)
-        for names in (by_words, vectors.nearest(said, tools, similarity)):
+        for names in (_by_words(said, tools, threshold), vectors.nearest(said, tools, similarity)):
             for place, name in enumerate(names):
                 scores[name] = scores.get(name, 0.0) + 1 / (_RANK_CONSTANT + place)
         return sorted(scores, key=scores.__getitem__, reverse=True)
@@ -114,8 +100,8 @@ def embeddings(
 def find_tools(tools: Iterable[Callable[..., Any] | Tool], k: int = 5) -> Tool:
     """Make a tool with which the model looks for others: a query in, the `k` that fit best out, with their parameters.
 
-    Give it to the run beside the others. What it found is shown in the turns after. A registry is read anew at each
-    call.
+    `tools` are those of the run; give it to the run beside them. What it found is shown in the turns after. A registry
+    is read anew at each call.
     """
     return FindTools(tools, k)
 
@@ -129,14 +115,13 @@ class FindTools(Tool):
 
     def __init__(self, tools: Iterable[Callable[..., Any] | Tool], k: int = 5) -> None:
         self._tools, self._k = tools if isinstance(tools, ToolRegistry) else [*map(as_tool, tools)], _checked(k)
-        self._indexes: Indexes = {}
 
     def get_parameters(self) -> list[ToolParameter]:
         return [ToolParameter("query", "string", "What the tool should do, in a few words.")]
 
     def run(self, parameters: dict[str, Any]) -> Any:
         tools = [tool for tool in self._tools if not isinstance(tool, FindTools)]
-        ranked = _index_of(tools, self._indexes).rank(parameters["query"])[: self._k]
+        ranked = _index_of(tools).rank(parameters["query"])[: self._k]
         found = [{"name": t.wire_name, "description": t.description, "parameters": t.parameters} for t, _ in ranked]
         return found or "No tool fits this. Say it in other words, or do without."
 
@@ -192,9 +177,12 @@ def _retriever(choose: Callable[[Said, Sequence[Tool]], list[str]], k: int, alwa
     def retrieve(messages: Sequence[Message], tools: Sequence[Tool]) -> list[Tool]:
         if pinned and (strangers := pinned - {tool.name for tool in tools}):
             raise ValueError(f"always= names {sorted(strangers)}, which the run was not given. Give it these, too.")
-        finders = [tool for tool in tools if isinstance(tool, FindTools)]
-        names = {*choose(_said(messages), tools)[:k], *pinned, *(tool.name for tool in finders)}
-        if found := _found(messages, finders):
+        finders = {tool.name for tool in tools if isinstance(tool, FindTools)}
+        beside = pinned | finders
+        others = [tool for tool in tools if tool.name not in beside] if beside else tools
+        searches = {call.id for message in messages for call in message.tool_calls if call.name in finders}
+        names = {*beside, *choose(_said(messages, searches), others)[:k]}
+        if found := _found(messages, searches):
             names.update(tool.name for tool in tools if tool.wire_name in found)
         return [tool for tool in tools if tool.name in names]
 
@@ -207,13 +195,15 @@ def _checked(k: Any) -> int:
     return k
 
 
-def _said(messages: Sequence[Message]) -> Said:
+def _said(messages: Sequence[Message], searches: Collection[str]) -> Said:
+    """What the choice goes by; what a search found does not count, since it is shown anyway."""
     requests = [place for place, message in enumerate(messages) if message.role == "user"][::-1]
     steps = range(len(messages) - 1, requests[0] if requests else -1, -1)
     said: Said = [] if requests else [("", 1.0)]
     for weights, places in ((_REQUEST_WEIGHTS, requests), (_STEP_WEIGHTS, steps)):
         for weight, message in zip(weights, map(messages.__getitem__, places), strict=False):
-            text = " ".join([message.text, *(result.content for result in message.tool_results)])
+            results = (result.content for result in message.tool_results if result.call_id not in searches)
+            text = " ".join([message.text, *results])
             said.append((_cut(text), weight))
     return said
 
@@ -222,11 +212,9 @@ def _cut(text: str) -> str:
     return text if len(text) <= _CHARACTERS else f"{text[: _CHARACTERS // 2]} {text[-_CHARACTERS // 2 :]}"
 
 
-def _found(messages: Sequence[Message], finders: Sequence[Tool]) -> set[str]:
-    """The wire names of the tools that calls of these brought up."""
-    names = {tool.name for tool in finders}
-    calls = {call.id for message in messages for call in message.tool_calls if call.name in names}
-    results = [result for message in messages for result in message.tool_results if result.call_id in calls]
+def _found(messages: Sequence[Message], searches: Collection[str]) -> set[str]:
+    """The wire names of the tools that the calls with these ids brought up."""
+    results = [result for message in messages for result in message.tool_results if result.call_id in searches]
     return {name for result in results for name in _FOUND.findall(result.content)}
 
 
@@ -239,21 +227,24 @@ _RANK_CONSTANT = 10
 """What lessens the lead of the first ranks. 60, as in the paper on RRF (Cormack 2009), is for longer lists."""
 
 
-Indexes = dict[tuple[int, ...], Index[Tool]]
-
-
-def _index_of(tools: Sequence[Tool], kept: Indexes) -> Index[Tool]:
-    """The index of these tools, made once while the same ones come again."""
-    key = tuple(map(id, tools))  # which stay theirs, since the index holds them
-    if (index := kept.get(key)) is None:
-        if len(kept) >= 8:
-            kept.clear()
-        index = kept[key] = Index(tools)
+def _index_of(tools: Sequence[Tool]) -> Index[Tool]:
+    """The index of these tools, made once while they come again and read the same."""
+    key = tuple(map(id, tools)), tuple(map(operator.attrgetter("description"), tools))
+    if (index := _INDEXES.get(key)) is None:
+        if len(_INDEXES) >= 8:
+            _INDEXES.clear()
+        index = _INDEXES[key] = Index(tools)
     return index
 
 
-def _by_words(index: Index[Tool], said: Said, threshold: float) -> list[str]:
+# Of all retrievers, since each run with a number in place of one makes its own. An index holds its tools, so that an
+# id stays that of one tool.
+_INDEXES: dict[Any, Index[Tool]] = {}
+
+
+def _by_words(said: Said, tools: Sequence[Tool], threshold: float) -> list[str]:
     """The names, best first. What was said around the last request comes after what fits that best."""
+    index = _index_of(tools)
     (asked, _), *around = said
     weights: dict[str, float] = {}
     for text, weight in sorted(around, key=operator.itemgetter(1)):  # the most that a word counts holds
@@ -314,7 +305,5 @@ _PAUSE = 60.0  # seconds
 
 
 def _unit(vector: list[float]) -> list[float]:
-    length = math.hypot(*vector)
-    if not math.isfinite(length):
-        raise ValueError("an embedding holds what is no number")
-    return [x / (length or 1.0) for x in vector]
+    length = math.hypot(*vector) or 1.0
+    return [x / length for x in vector]

@@ -41,12 +41,14 @@ def main() -> None:
     print(f"{len(tools)} tools, indexed in {time.process_time() - began:.2f} s of CPU")
     ways: dict[str, Callable[..., Retriever]] = {"words": best}
     if options.base_url:
-        embed = _remembering(embeddings(options.model, base_url=options.base_url))
+        embed = _remembering(embeddings(options.model, base_url=options.base_url, timeout=300))
+        embed([asked for asked, _, _ in tasks])  # in batches, which is faster than one by one
         ways["hybrid"] = lambda k: hybrid(embed, k)
     for name, make in ways.items():
         print(f"\n{name}\n{_recalls(make, tools, [task for task in tasks if task[1]])}")
         print(f"in a conversation, recall@10: {_conversations(make(10), tools, [task for task in tasks if task[1]])}")
-        print(f"only the tools of the task offered: {_shown_of_own(make(20), tools, tasks)}")
+        print(f"only the tools of the task given: {_shown_of_own(make(20), tools, tasks)}")
+    print(f"\nthe same by words, with threshold=0.5: {_shown_of_own(best(20, threshold=0.5), tools, tasks)}")
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
@@ -58,7 +60,7 @@ def _asked(task: dict[str, Any]) -> str:
 
 
 def _remembering(embed: Embed) -> Embed:
-    """So that each request is embedded once, not for each K. What a query costs is measured without it."""
+    """So that each request is embedded once, not for each K; what a query costs is measured without that."""
     known: dict[str, Any] = {}
 
     def embed_once(texts: list[str]) -> list[Any]:
