@@ -17,7 +17,11 @@ PAGES = {
 
 
 def read_page(title: str) -> str:
-    """Read a page of the encyclopedia."""
+    """Read a page of the encyclopedia. Use it before you answer.
+
+    Args:
+        title: The title, in the singular.
+    """
     return PAGES.get(title, f"There is no such page; there are {', '.join(PAGES)}.")
 
 

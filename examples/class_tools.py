@@ -20,13 +20,18 @@ class Cart:
 
     @tool(parallel=False)  # the calls of one reply run at once, but these shall not
     def add_item(self, name: str, count: int = 1) -> dict:
-        """Put something into the cart. Use it for each thing that the user wants to buy."""
+        """Put something into the cart. Use it for each thing that the user wants to buy.
+
+        Args:
+            name: The thing, in the singular.
+            count: How many more of it.
+        """
         self.items[name] = self.items.get(name, 0) + count
         return dict(self.items)
 
     @tool(permission="read")
     def show_cart(self) -> dict:
-        """What is in the cart, with counts."""
+        """What is in the cart, with counts. Use it before you say what the user buys."""
         return dict(self.items)
 
 

@@ -16,7 +16,7 @@ TODAY = date(2030, 6, 1)
 
 @tool
 def book_table(day: date, people: int = 2) -> str:
-    """Book a table for dinner.
+    """Book a table for dinner. Use it once the day is known.
 
     Args:
         day: The day, as YYYY-MM-DD.

@@ -35,7 +35,7 @@ class Session:
 
 @tool(registry=registry, permission="read")
 def list_orders(context: ToolContext) -> list[dict]:
-    """The customer's orders, with number, article and state."""
+    """The customer's orders, with number, article and state. Use it to find the number of an order."""
     session: Session = context.deps
     with session.connect() as database:
         rows = database.execute("SELECT number, article, state FROM orders WHERE customer = ?", (session.customer,))
@@ -44,7 +44,7 @@ def list_orders(context: ToolContext) -> list[dict]:
 
 @tool(registry=registry, permission="write")
 def cancel_order(number: int, context: ToolContext) -> str:
-    """Cancel an order that is not sent yet.
+    """Cancel an order that is not sent yet. Use it only where the customer asks for it.
 
     Args:
         number: The order's number, as `list_orders` gives it.

@@ -29,7 +29,9 @@ registry.register_tool(
     description="The median of some numbers. Use it for what is typical; it does not mind outliers.",
     schema={
         "type": "object",
-        "properties": {"data": {"type": "array", "items": {"type": "number"}, "minItems": 1}},
+        "properties": {
+            "data": {"type": "array", "items": {"type": "number"}, "minItems": 1, "description": "In any order."},
+        },
         "required": ["data"],
     },
     permission="read",

@@ -12,7 +12,7 @@ class Scale(Enum):
 
 
 def convert_temperature(degrees: float, to: Scale = Scale.FAHRENHEIT) -> float:
-    """Convert a temperature between Celsius and Fahrenheit.
+    """Convert a temperature between Celsius and Fahrenheit, whenever it is asked for in the other scale.
 
     :param degrees: The temperature in the other scale.
     :param to: The scale that is wanted.

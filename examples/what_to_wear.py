@@ -19,7 +19,11 @@ WEATHER = {"Cairo": (35, "sun"), "Lisbon": (27, "sun"), "London": (16, "rain"), 
 
 @tool(permission="read")
 def get_weather(city: str) -> dict:
-    """Current weather for one city. Use it before anything that depends on temperature or rain."""
+    """Current weather for one city. Use it before anything that depends on temperature or rain.
+
+    Args:
+        city: Name of the city, in English.
+    """
     celsius, sky = WEATHER.get(city, (20, "clouds"))
     return {"city": city, "celsius": celsius, "sky": sky}
 
@@ -37,7 +41,7 @@ def compare_temperatures(here: float, there: float) -> dict:
 
 @tool(permission="read")
 def suggest_clothes(difference: float, sky: str) -> list[str]:
-    """What to wear on arrival.
+    """What to wear on arrival. Use it for every question on clothes.
 
     Args:
         difference: How much warmer it is than at the start, in degrees Celsius; negative where it is colder.

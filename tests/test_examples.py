@@ -135,6 +135,18 @@ def test_evaluate_tools(tmp_path: Path) -> None:
     assert "get_forecast(city=&#x27;Lima&#x27;)" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
+def test_check_tools() -> None:
+    printed = run_example("check_tools.py")
+    found = re.findall(r"^(\w+) (\S+): .*\[(\S+)\]$", printed, re.MULTILINE)
+    assert ("error", "delete_report", "destructive-read") in found
+    assert ("error", "find_reports.autor", "parameter-unknown") in found
+    assert ("warning", "delete_report.number", "parameter-undescribed") not in found, "it is ignored"
+    assert "2 errors" in printed
+    assert re.search(r"^about \d+ tokens in each request, 0\.0001\d\d USD \(estimated", printed, re.MULTILINE)
+    assert "within the budget" in printed
+    assert '"input_schema"' in printed
+
+
 @pytest.mark.local
 def test_quickstart() -> None:
     from toolkit.local import is_installed

@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from server import ChatServer, answer, call
+from toolkit.lint import lint_tools
 from toolkit.registry import REGISTRY
+from toolkit.tools import as_tool
 
 README = Path(__file__).parents[1] / "README.md"
 
@@ -83,7 +85,7 @@ def test_tools_are_functions_methods_and_classes(readme: Played) -> None:
         "find_order",
         "read",
         "number",
-        *["Look", "up", "an", "order", "by", "its", "number."],
+        *["Look", "up", "an", "order.", "Use", "it", "before", "you", "say", "anything", "of", "one."],
     ]
     assert block.printed[3:] == ["2", '{"article":"lamp"}']
     assert [tool.name for tool in registry] == ["find_order", "add_item", "count_up"]
@@ -121,6 +123,31 @@ def test_an_evaluation_tells_what_it_found(readme: Played) -> None:
     assert [outcome.label for outcome in block.names["report"].outcomes] == ["right", "missing_call", "right"]
     assert block.printed[-1] == "0"
     assert "About 4 pounds." in "".join(block.printed)
+
+
+def test_tools_are_checked(readme: Played) -> None:
+    block = readme.block("lint_tools")
+    printed = block.printed
+    found = re.findall(r"^(\w+) (delete_note\S*): .*\[(\S+)\]$", "\n".join(printed), re.MULTILINE)
+    assert found == [
+        ("error", "delete_note", "destructive-read"),
+        ("error", "delete_note.titel", "parameter-unknown"),
+        ("warning", "delete_note", "description-repeats-name"),
+        ("warning", "delete_note.title", "parameter-undescribed"),
+        ("warning", "delete_note.mode", "values-in-text"),
+    ]
+    (total,) = (line for line in printed if "tokens in each request" in line)
+    (promised,) = re.findall(r"print\(cost\)  # (about .*?) …", block.code)
+    assert total.startswith(f"{promised} 0.000039 USD")
+    assert "Anthropic Messages" in printed
+
+
+def test_the_tools_shown_are_good_ones(readme: Played) -> None:
+    tools = [thing for block in readme.blocks for thing in block.names.values() if hasattr(thing, "tool_schema")]
+    registry = readme.block("register_methods(Cart").names["registry"]
+    shown = {tool.name: tool for tool in (*map(as_tool, tools), *registry) if tool.name != "delete_note"}
+    assert shown.keys() >= {"get_weather", "find_order", "add_item", "count_up", "delete_file"}
+    assert [str(finding) for finding in lint_tools(shown.values())] == []
 
 
 def test_no_block_is_passed_over(readme: Played) -> None:
