@@ -53,7 +53,7 @@ CORE = (
 # These may import the core, and of each other what ALLOWED says.
 BESIDE = (
     *("approval", "retrieval", "isolation", "store", "audit", "lint", "cost", "otel"),
-    *("mcp", "local", "llama", "batch", "display", "evals"),
+    *("mcp", "mcp_session", "mcp_server", "local", "llama", "batch", "display", "evals"),
 )
 # These may import everything.
 ABOVE = ("cli",)
@@ -68,6 +68,8 @@ ALLOWED = {
     ("dialects.prompted", "dialects.chat"): "it rides on that wire",
     ("dialects.prompted", "dialects.chat_stream"): "it rides on that wire",
     ("dialects.prompted", "dialects.react_text"): "reads the replies",
+    ("mcp", "mcp_session"): "what a connection opens, and opens anew",
+    ("mcp", "mcp_server"): "both directions are reached as one: mcp.connect, mcp.serve",
     ("local", "llama"): "the server that the embedded model runs in",
     ("dialects.chat", "dialects.chat_stream"): "its streams, read only where one is asked for",
     ("dialects.leaked", "dialects.leaked_forms"): "the readers of each form",
