@@ -218,7 +218,8 @@ MIXED = [
     {"type": "resource", "resource": {"uri": "file:///a.bin", "blob": "aGVsbG8gd29ybGQh"}},
     {"type": "resource_link", "uri": "file:///b.txt", "name": "b", "description": "the other"},
 ]
-OUTPUT = {"outputSchema": {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}}
+SLOW = {"type": "string", "pattern": r"^(a+)+\p{L}$"}
+OUTPUT = {"outputSchema": {"type": "object", "properties": {"n": {"type": "integer"}, "s": SLOW}, "required": ["n"]}}
 
 
 @pytest.mark.parametrize(
@@ -233,7 +234,7 @@ OUTPUT = {"outputSchema": {"type": "object", "properties": {"n": {"type": "integ
         pytest.param(
             {"error": {"code": -32602, "message": "no city given"}}, True, ["no city given"], None, id="error"
         ),
-        pytest.param({"error": {"code": -32000, "message": "odd"}}, True, ["odd"], None, id="error of closed ends"),
+        pytest.param({"error": {"code": -32000, "message": "odd"}}, True, ["refused", "odd"], None, id="failed within"),
         pytest.param({"result": {"content": "none"}}, True, ["no valid result"], None, id="no result"),
         pytest.param({"print": "oh, hello", **text("a")}, False, ["a"], "a", id="a line that is no message"),
         pytest.param({"print": '{"jsonrpc": "2.0"}', **text("a")}, False, ["a"], "a", id="a message that is none"),
@@ -271,7 +272,11 @@ def test_results(
 
 @pytest.mark.parametrize(
     ("structured", "is_error"),
-    [pytest.param({"n": 5}, False, id="as promised"), pytest.param({"n": "five"}, True, id="not as promised")],
+    [
+        pytest.param({"n": 5}, False, id="as promised"),
+        pytest.param({"n": "five"}, True, id="not as promised"),
+        pytest.param({"n": 5, "s": "a" * 40 + "!"}, False, id="an expression without end"),
+    ],
 )
 def test_structured_content_is_checked(structured: Any, is_error: bool) -> None:
     does = {"get": text("5", structuredContent=structured)}
@@ -297,6 +302,29 @@ def test_arguments_are_mended_or_answered(sent: Any, got: Any, tmp_path: Path) -
         result = ToolRegistry(server.tools).call("s_total", sent)
     assert [call["arguments"] for call in received(tmp_path / "log", "tools/call")] == ([got] if got else [])
     assert result.reason == ("" if got else "malformed")
+
+
+@pytest.mark.parametrize(
+    ("schema", "sent", "told"),
+    [
+        pytest.param({"pattern": r"^\p{L}+$"}, "Ann", r"(pattern: ^\p{L}+$)", id="an expression of JavaScript"),
+        pytest.param(
+            {"pattern": r"^(a+)+$", "description": "A word."}, "a" * 40 + "!", "A word. (pat", id="without end"
+        ),
+        pytest.param({"items": {"pattern": "["}}, ["Ann"], "(pattern: [)", id="inside a list"),
+        pytest.param({"$ref": "#/$defs/pattern"}, "Ann", "(pattern: [)", id="a definition"),
+        pytest.param({"patternProperties": {"[": {}}}, {"Ann": 1}, '"additionalProperties":true', id="names"),
+        pytest.param({"properties": {"pattern": {"enum": ["["]}}}, {"pattern": "["}, '"enum":["["]', id="a name only"),
+        pytest.param({"default": {"pattern": "["}}, "Ann", '"default":{"pattern":"["}', id="a value only"),
+    ],
+)
+def test_expressions_of_a_server_are_told_and_not_run(schema: dict[str, Any], sent: Any, told: str) -> None:
+    root = {"type": "object", "properties": {"a": schema}, "$defs": {"pattern": {"pattern": "["}}}
+    with mcp.connect(peer([{"name": "t", "inputSchema": root}]), name="s") as server:
+        registry = ToolRegistry(server.tools)
+        assert told in json.dumps(registry.schemas(), separators=(",", ":")).replace(r"\\", "\\")
+        result = registry.call("s_t", {"a": sent})
+    assert json.loads(result.content)["arguments"] == {"a": sent}
 
 
 def test_parameters_of_any_name_arrive(tmp_path: Path) -> None:
@@ -455,6 +483,55 @@ def test_what_is_not_open_says_so() -> None:
 # Tasks and threads
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_an_interrupted_call_is_cancelled(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with mcp.connect(peer(named("wait"), {"wait": {"hang": True}}, log), name="s") as server:
+
+        def interrupt() -> None:
+            wait_until(lambda: received(log, "tools/call"))
+            os.kill(os.getpid(), signal.SIGINT)
+
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        model = ScriptedModel([ToolCall("1", "s_wait", {}), "Done."])
+        with pytest.raises(KeyboardInterrupt):
+            run_agent_with_tools("Wait.", model=model, tools=server.tools)
+        thread.join()
+        wait_until(lambda: received(log, "notifications/cancelled"))
+    assert len(received(log, "notifications/cancelled")) == 1
+
+
+def test_opening_that_is_given_up() -> None:
+    """The process is ended at once, not when the time for connecting is over."""
+    server = mcp.connect([sys.executable, "-c", "import sys; sys.stdin.read()"], name="s", connect_timeout=60)
+
+    async def use() -> None:
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(server.aopen(), 0.2)
+        await server.aclose()
+
+    started = time.monotonic()
+    asyncio.run(use())
+    assert time.monotonic() - started < 20
+    with pytest.raises(ToolkitError, match="not open"):
+        _ = server.tools
+
+
+def test_a_program_that_never_closes_ends_all_the_same(tmp_path: Path) -> None:
+    command = peer(named("pid"), {}, tmp_path / "log")
+    code = (
+        "import json, sys; from toolkit import ToolRegistry, mcp\n"
+        f"server = mcp.connect({command!r}, name='s').open()\n"
+        "print(json.loads(ToolRegistry(server.tools).call('s_pid', {}).content)['pid'])"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    wait_until(lambda: not is_alive(int(done.stdout)))
+    assert not is_alive(int(done.stdout))
+
+
 def test_opened_called_and_closed_in_different_tasks() -> None:
     server = mcp.connect(peer(named("pid", "wait"), {"wait": {"hang": True}}), name="s")
 
@@ -554,7 +631,7 @@ def served_over_http(port: int = 0) -> Iterator[tuple[str, subprocess.Popen[byte
     process = subprocess.Popen([sys.executable, SERVED, "http", str(port)], env={**os.environ, **HERE})
 
     try:
-        wait_until(lambda: listens(port))
+        wait_until(lambda: process.poll() is not None or listens(port))
         yield f"http://127.0.0.1:{port}/mcp", process
     finally:
         process.kill()
@@ -609,7 +686,7 @@ def test_calls_of_what_is_served(shop: Any, name: str, arguments: Any, content: 
 )
 def test_errors_of_what_is_served(shop: Any, name: str, arguments: Any, told: str) -> None:
     with pytest.raises(mcp.ToolError, match=re.escape(told)) as caught:
-        asyncio.run(shop.call(name, arguments))
+        asyncio.run(shop.call(name, **arguments))
     assert "secret.txt" not in str(caught.value)
     assert "all is gone" not in str(caught.value)
 
@@ -785,18 +862,25 @@ EVERYTHING: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
+@contextlib.contextmanager
+def everything_over_http(command: list[str], port: int) -> Iterator[str]:
+    environment = {**os.environ, "PORT": str(port)}
+    process = subprocess.Popen([*command, "streamableHttp"], env=environment, stderr=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: process.poll() is not None or listens(port))
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        process.kill()
+        process.wait()
+
+
 @pytest.mark.servers
-@pytest.mark.parametrize("transport", ["stdio", "streamableHttp"])
+@pytest.mark.parametrize("transport", ["stdio", "http"])
 def test_everything_is_listed_and_called(everything: list[str], transport: str) -> None:
     with contextlib.ExitStack() as stack:
         target: Any = [*everything, "stdio"]
-        if transport != "stdio":
-            port = free_port()
-            environment = {**os.environ, "PORT": str(port)}
-            process = stack.enter_context(subprocess.Popen([*everything, transport], env=environment, stderr=-3))
-            stack.callback(process.kill)
-            wait_until(lambda: listens(port))
-            target = f"http://127.0.0.1:{port}/mcp"
+        if transport == "http":
+            target = stack.enter_context(everything_over_http(everything, free_port()))
         server = stack.enter_context(mcp.connect(target, name="all", timeout=30))
         names = [tool.name.removeprefix("all_") for tool in server.tools]
         assert set(names) == set(EVERYTHING)
@@ -806,3 +890,18 @@ def test_everything_is_listed_and_called(everything: list[str], transport: str) 
     assert [call.id for call in result.calls if call.is_error] == ["simulate-research-query"]
     (weather,) = [call.value for call in result.calls if call.id == "get-structured-content"]
     assert set(weather) == {"temperature", "conditions", "humidity"}
+
+
+@pytest.mark.servers
+def test_an_address_that_has_forgotten_the_session(everything: list[str]) -> None:
+    port = free_port()
+    with contextlib.ExitStack() as stack:
+        with everything_over_http(everything, port) as url:
+            server = stack.enter_context(mcp.connect(url, name="all", timeout=30))
+        with everything_over_http(everything, port):
+            registry = ToolRegistry(server.tools)
+            first, second = (registry.call("all_echo", {"message": "hello"}) for _ in range(2))
+            server.close()
+    assert first.is_error
+    assert "connects anew" in first.content
+    assert second.content == "Echo: hello"

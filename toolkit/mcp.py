@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import functools
 import json
 import logging
 import shlex
@@ -56,7 +57,7 @@ class Server:
     name: goes before the names of its tools (`time` makes `get_time` a `time_get_time`), so that those of several
         servers stand beside each other; but not before one that begins with it anyway. "" goes before none.
     timeout: seconds that one call may take; None for no bound. A call that is given up is cancelled at the server.
-    connect_timeout: seconds until the server must have told its tools; `npx` and `uvx` may have to download it first.
+    connect_timeout: seconds for connecting, and for reading the list of tools; `npx` may have to download a server.
     env: environment variables for a command, on top of the few that it gets (PATH, HOME and the like).
     headers: HTTP headers for an address, as for authorization.
     trusted: whether to believe a tool that calls itself read-only, which makes its tier "read". Else it is "write";
@@ -86,7 +87,7 @@ class Server:
             raise ValueError("env is for a command, whose process is started here. An address takes headers=….")
         if headers and not isinstance(self._target, str):
             raise ValueError("headers are for an address. A command takes env=….")
-        self._tools: list[Tool] = []
+        self._tools: list[Tool] | None = None
         self._session: Session | None = None
         self._loop: asyncio.AbstractEventLoop | None = None  # what the sessions live on, while they do
         self._closing: Future[None] = Future()
@@ -95,7 +96,7 @@ class Server:
     @property
     def tools(self) -> list[Tool]:
         """The server's tools, as it told them when it was opened or last refreshed."""
-        if self._life is None:
+        if self._tools is None:
             raise self._not_open()
         return list(self._tools)
 
@@ -133,10 +134,10 @@ class Server:
         await asyncio.wrap_future(self._hand_over(self._list()))
         return self.tools
 
-    async def call(self, tool: str, arguments: Mapping[str, Any]) -> Any:
+    async def call(self, tool: str, /, **arguments: Any) -> Any:
         """Call a tool by the server's own name for it. Raises ToolError with what went wrong, for a model to read."""
         try:
-            return await asyncio.wrap_future(self._hand_over(self._call(tool, dict(arguments))))
+            return await asyncio.wrap_future(self._hand_over(self._call(tool, arguments)))
         except ToolkitError as error:  # what it tells of the machine is not for a model
             _log.warning("%s", error)
             raise ToolError(f"The MCP server {self.name!r} cannot be reached. The call was not made.") from error
@@ -161,6 +162,7 @@ class Server:
         if self._life is not None and not self._life.done():
             raise ToolkitError(f"{self!r} is open already. Close it first, or make another connection.")
         opened: Future[None] = Future()
+        opened.set_running_or_notify_cancel()  # from here on a cancelled waiter does not settle it
         self._closing = Future()
         self._life = threads.start(lambda: asyncio.run(self._live(opened, self._closing)))
         try:
@@ -240,7 +242,7 @@ class Server:
                 if name in made:
                     raise ToolDefinitionError("There is another tool of that name.")
                 made[name] = self._as_tool(name, tool)
-            except ToolDefinitionError as error:
+            except (ToolDefinitionError, RecursionError) as error:
                 _log.warning("tool %r of MCP server %r is left out: %s", tool.name, self.name, error)
         return list(made.values())
 
@@ -251,51 +253,42 @@ class Server:
             raise ToolDefinitionError(f"Its schema has more than {_LONGEST_SCHEMA:,} characters.")
         options = ToolOptions(
             name=name,
-            description=_shortened(tool.description or "", _LONGEST_DESCRIPTION),
+            description=(tool.description or "")[:_LONGEST_DESCRIPTION],
             schema=tool.input_schema,
             permission="sensitive" if hints.destructive_hint else tier,
             timeout=self.timeout,
         )
-        return FunctionTool(_RemoteTool(self, tool.name), options)
+        return FunctionTool(functools.partial(self.call, tool.name), options)
 
     async def _call(self, tool: str, arguments: dict[str, Any]) -> Any:
         session = await self._connected()
         try:
             result = await session.ready.result().call_tool(tool, arguments)
-        except MCPError as error:
-            # An address whose server was started anew knows the session no longer: that is an invalid request.
-            if error.code == types.CONNECTION_CLOSED or (
-                error.code == types.INVALID_REQUEST and isinstance(self._target, str)
-            ):
-                session.lost = True
-            if error.code == types.CONNECTION_CLOSED:
-                raise ToolError(
-                    f"The MCP server {self.name!r} ended during the call ({error.message}). Whether the call took "
-                    "effect is unknown. A further call starts the server anew."
-                ) from error
-            raise ToolError(f"The MCP server {self.name!r} refused the call: {error.message}") from error
         except Exception as error:
-            raise ToolError(f"The MCP server {self.name!r} gave no valid result: {error}") from error
+            if isinstance(self._target, str) and not session.lost:
+                session.lost = not await self._is_known(session)
+            if session.lost:
+                told = "ended during the call. Whether it took effect is unknown. A further call connects anew."
+            else:
+                told = f"refused the call: {error}" if isinstance(error, MCPError) else f"gave no valid result: {error}"
+            raise ToolError(f"The MCP server {self.name!r} {told}") from error
         text = "\n".join(map(_as_text, result.content))
         if result.is_error:
             raise ToolError(text.strip() or f"The MCP server {self.name!r} says that the call failed, but not why.")
-        value = result.structured_content
-        if value is None:
+        if result.structured_content is None:
             return text
-        return Returned(value, text) if text else value
+        return Returned(result.structured_content, text) if text else result.structured_content
+
+    async def _is_known(self, session: Session) -> bool:
+        """Whether an address still lists tools in this session; one whose server was started anew refuses, somehow."""
+        try:
+            await asyncio.wait_for(session.ready.result().list_tools(), self.connect_timeout)
+        except Exception:
+            return False
+        return True
 
 
 connect = Server  # as it reads where it is used
-
-
-class _RemoteTool:
-    """What a tool of a server does: ask the server."""
-
-    def __init__(self, server: Server, name: str) -> None:
-        self._server, self._name = server, name
-
-    async def __call__(self, /, **arguments: Any) -> Any:
-        return await self._server.call(self._name, arguments)
 
 
 def _read_target(server: str | Sequence[str]) -> str | list[str]:
@@ -348,10 +341,6 @@ def _size(base64: str) -> str:
     return f"{len(base64) * 3 // 4:,} bytes"
 
 
-def _shortened(text: str, longest: int) -> str:
-    return text if len(text) <= longest else f"{text[:longest]} …"
-
-
 def _settle(future: Future[None]) -> None:
-    if not future.done():
+    with contextlib.suppress(concurrent.futures.InvalidStateError):
         future.set_result(None)

@@ -57,7 +57,7 @@ def serve(
     if host not in _LOOPBACK:
         _log.warning("tools are served at %s without authentication: whoever reaches port %d can call them", host, port)
     app = server.streamable_http_app(host=host)
-    uvicorn.run(app, host=host, port=port, log_level="warning")
+    uvicorn.run(app, host=host, port=port, access_log=False)  # tells its address on standard error
 
 
 async def _serve_streams(server: Server[Any]) -> None:

@@ -108,12 +108,14 @@ class _Incoming:
     async def __anext__(self) -> Any:
         try:
             item = await self._stream.__anext__()
-        except StopAsyncIteration:
+        except BaseException:  # the end of the stream, or that of the transport around it
             self._session.lost = True
             raise
         name = self._session.name
         if isinstance(item, Exception):
-            _log.warning("MCP server %r sent something that is no message; it is passed over: %s", name, item)
+            _log.warning(
+                "MCP server %r sent what is no message; it is passed over: %.300s", name, " ".join(str(item).split())
+            )
             return item
         if getattr(item.message, "method", "") == "notifications/tools/list_changed":
             _log.info("MCP server %r has other tools now; refresh() reads them", name)
@@ -133,11 +135,35 @@ def _cleaned(listed: Any, server: str) -> dict[str, Any] | None:
         _log.warning("a tool of MCP server %r is left out, for want of a name or a schema: %.200r", server, listed)
         return None
     schema = {key: value for key, value in schema.items() if value is not None}
-    kept: dict[str, Any] = {"name": name, "inputSchema": {**schema, "type": "object"}}
+    kept: dict[str, Any] = {"name": name, "inputSchema": _without_patterns({**schema, "type": "object"})}
     if isinstance(tool.get("description"), str):
         kept["description"] = tool["description"]
     if isinstance(output, dict) and output.get("type") == "object":
-        kept["outputSchema"] = output
+        kept["outputSchema"] = _without_patterns(output)
     if isinstance(hints, dict):
         kept["annotations"] = {key: hints[key] for key in _HINTS if isinstance(hints.get(key), bool)}
     return kept
+
+
+def _without_patterns(schema: Any) -> Any:
+    """The schema with its regular expressions only told: often they are JavaScript's, and some take for ever."""
+    if isinstance(schema, list):
+        return [_without_patterns(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    plain = {
+        key: {name: _without_patterns(each) for name, each in value.items()}
+        if key in _BY_NAME and isinstance(value, dict)
+        else value
+        if key in _VALUES
+        else _without_patterns(value)
+        for key, value in schema.items()
+        if key not in ("pattern", "patternProperties")
+    }
+    if "pattern" in schema:
+        plain["description"] = f"{schema.get('description', '')} (pattern: {schema['pattern']})".strip()
+    return {**plain, "additionalProperties": True} if "patternProperties" in schema else plain
+
+
+_BY_NAME = ("properties", "$defs", "definitions", "dependentSchemas")
+_VALUES = ("enum", "const", "default", "examples")
