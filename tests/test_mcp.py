@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import random
 import re
@@ -25,6 +26,7 @@ from toolkit import RunResult, ScriptedModel, Tool, ToolCall, ToolkitError, Tool
 from toolkit.errors import ToolDefinitionError
 
 mcp = pytest.importorskip("toolkit.mcp", reason="needs the extra `mcp`", exc_type=ImportError)
+sdk = pytest.importorskip("mcp", reason="is the SDK")
 
 ROOT = Path(__file__).parents[1]
 PEER = str(Path(__file__).with_name("mcp_peer.py"))
@@ -341,6 +343,15 @@ def test_parameters_of_any_name_arrive(tmp_path: Path) -> None:
 # Servers that die, hang, or never were
 
 
+def test_a_line_that_is_no_message_is_told_of_in_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    with mcp.connect(peer(named("get"), {"get": {"print": "Listening!", **text("a")}}), name="s") as server:
+        assert ToolRegistry(server.tools).call("s_get", {}).content == "a"
+    (record,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert "'s' sent what is no message" in record.getMessage()
+    assert "Listening!" in record.getMessage()
+    assert "\n" not in record.getMessage()
+
+
 def test_a_server_that_ends_amid_a_call(run: Callable[..., RunResult], caplog: pytest.LogCaptureFixture) -> None:
     with mcp.connect(peer(named("go", "stay"), {"go": {"exit": 3}}), name="s", timeout=30) as server:
         asked = [ToolCall("1", "s_stay", {}), ToolCall("2", "s_go", {}), ToolCall("3", "s_stay", {})]
@@ -459,6 +470,13 @@ def test_a_server_that_says_nothing() -> None:
 def test_wrong_ways_to_connect(target: Any, options: dict[str, Any], error: str) -> None:
     with pytest.raises((ValueError, TypeError), match=error):
         mcp.connect(target, **{"name": "s", **options})
+
+
+def test_without_the_sdk() -> None:
+    code = "import sys; sys.modules['mcp'] = None; from toolkit import mcp"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
+    assert "pip install 'toolkit-agent[mcp]'" in done.stderr.splitlines()[-1]
 
 
 def test_what_is_not_open_says_so() -> None:
@@ -712,6 +730,27 @@ def test_sensitive_tools_are_served_where_asked() -> None:
         approved: dict[str, Any] = {"tools": server.tools, "approve": lambda call: "approve"}
         done = run_agent_with_tools("Delete.", model=ScriptedModel(script), **approved)
         assert done.calls[0].content == "all is gone"
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])  # the handshake of the versions up to 2025, and the one since
+def test_a_client_of_others(mode: str) -> None:
+    async def use() -> None:
+        command = sdk.StdioServerParameters(command=sys.executable, args=[SERVED, "stdio"], env=HERE)
+        with open(os.devnull, "w") as nowhere:
+            async with sdk.Client(sdk.stdio_client(command, nowhere), mode=mode) as client:
+                listed = {tool.name: tool for tool in (await client.list_tools()).tools}
+                assert list(listed) == ["total", "shop_greet", "fail", "wait"]
+                assert listed["total"].annotations.read_only_hint is True
+                assert listed["fail"].annotations.read_only_hint is False
+                assert listed["total"].input_schema["required"] == ["values"]
+                good = await client.call_tool("total", {"values": [1, 2]})
+                assert (good.is_error, good.structured_content) == (False, {"total": 3, "of": [1, 2]})
+                assert good.content[0].text == '{"total":3,"of":[1,2]}'
+                bad = await client.call_tool("fail", {"how": "spoken"})
+                assert (bad.is_error, bad.structured_content) == (True, None)
+                assert bad.content[0].text == "there is no such city"
+
+    asyncio.run(use())
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,9 @@ from toolkit.messages import whole_characters
 
 _log = logging.getLogger("toolkit")
 
+# The SDK tells of each odd line with a traceback; it is told of below, in a line.
+logging.getLogger("mcp.client.stdio").addFilter(lambda record: not record.getMessage().startswith("Failed to parse"))
+
 _LAST_LINES = 20  # of a server's standard error
 _HINTS = ("readOnlyHint", "destructiveHint")
 
