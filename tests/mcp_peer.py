@@ -2,8 +2,9 @@
 
     python mcp_peer.py '{"tools": [...], "does": {"name of a tool": {...}}, "page": 2}' [file of what it received]
 
-A tool gives its arguments back as text, unless `does` says otherwise: `print` (a line before the answer), `result`,
-`error`, `exit` (end with that status), `hang` (never answer). `page` is how many tools a page of the list has.
+A tool gives its arguments back as text, unless `does` says otherwise: `print` (a line before the answer), `bytes`
+(in hexadecimal, before it), `result`, `error`, `exit` (end with that status), `hang` (never answer). `page` is how
+many tools a page of the list has, `later` the tools that there are once the first list was told.
 """
 
 import json
@@ -35,6 +36,9 @@ def answer(request):
         at = int(parameters.get("cursor") or 0)
         rest = {"nextCursor": str(at + page)} if at + page < len(tools) else {}
         send(id=request["id"], result={"tools": tools[at : at + page], **rest})
+        if "later" in told and not rest:
+            tools[:] = told.pop("later")
+            send(method="notifications/tools/list_changed")
     elif method == "tools/call":
         call(request["id"], parameters["name"], parameters.get("arguments"))
     else:
@@ -45,6 +49,9 @@ def call(number, name, arguments):
     act = does.get(name, {})
     if "print" in act:
         print(act["print"], flush=True)
+    if "bytes" in act:
+        sys.stdout.buffer.write(bytes.fromhex(act["bytes"]))
+        sys.stdout.flush()
     if "exit" in act:
         print("I am leaving.", file=sys.stderr, flush=True)
         sys.exit(act["exit"])

@@ -194,15 +194,17 @@ def test_tiers(hints: Any, trusted: bool, tier: str) -> None:
         assert [tool.permission for tool in server.tools] == [tier]
 
 
-def test_a_list_that_changes(tmp_path: Path) -> None:
-    """The server tells one more tool at each listing, as the count of received lists in its log says."""
-    with mcp.connect(peer(named("a", "b"), log=tmp_path / "log"), name="s") as server:
+def test_a_list_that_changes(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "toolkit")
+    with mcp.connect(peer(named("a", "b"), later=named("b", "c", "d"), page=2), name="s") as server:
         before = server.tools
-        assert [tool.name for tool in server.refresh()] == ["s_a", "s_b"]
-        assert [tool.name for tool in asyncio.run(server.arefresh())] == ["s_a", "s_b"]
-        assert server.tools[0] is not before[0]
-        assert not ToolRegistry(before).call("s_a", {}).is_error
-    assert len(received(tmp_path / "log", "tools/list")) == 3
+        wait_until(lambda: "has other tools now" in caplog.text)
+        assert [tool.name for tool in server.tools] == ["s_a", "s_b"], "until it is asked for"
+        assert [tool.name for tool in server.refresh()] == ["s_b", "s_c", "s_d"]
+        assert [tool.name for tool in asyncio.run(server.arefresh())] == ["s_b", "s_c", "s_d"]
+        assert not ToolRegistry(server.tools).call("s_d", {}).is_error
+        assert not ToolRegistry(before).call("s_b", {}).is_error
+    assert "has other tools now" in caplog.text
 
 
 # Calls and their results
@@ -239,6 +241,7 @@ OUTPUT = {"outputSchema": {"type": "object", "properties": {"n": {"type": "integ
         pytest.param({"error": {"code": -32000, "message": "odd"}}, True, ["refused", "odd"], None, id="failed within"),
         pytest.param({"result": {"content": "none"}}, True, ["no valid result"], None, id="no result"),
         pytest.param({"print": "oh, hello", **text("a")}, False, ["a"], "a", id="a line that is no message"),
+        pytest.param({"bytes": "ff fe 0a", **text("a")}, False, ["a"], "a", id="a line that is no text"),
         pytest.param({"print": '{"jsonrpc": "2.0"}', **text("a")}, False, ["a"], "a", id="a message that is none"),
         pytest.param(
             {"result": {"content": MIXED}},

@@ -62,11 +62,10 @@ def serve(
 
 async def _serve_streams(server: Server[Any]) -> None:
     async with stdio_server() as (incoming, outgoing):
-        sys.stdout.flush()  # what was printed so far goes to standard error, and so does what the tools print
         try:
             await server.run(incoming, outgoing, server.create_initialization_options())
         finally:
-            sys.stdout.flush()
+            sys.stdout.flush()  # to standard error, as long as it is in the place of standard output
 
 
 def _server(registry: ToolRegistry, name: str, tiers: Collection[Permission], deps: Any) -> Server[Any]:
