@@ -78,6 +78,8 @@ ALLOWED = {
     ("dialects.prompted", "dialects.chat"): "it rides on that wire",
     ("dialects.prompted", "dialects.chat_stream"): "it rides on that wire",
     ("dialects.prompted", "dialects.react_text"): "reads the replies",
+    ("mcp", "mcp_session"): "what a connection opens, and opens anew",
+    ("mcp", "mcp_server"): "both directions are reached as one: mcp.connect, mcp.serve",
     ("local", "llama"): "the server that the embedded model runs in",
     ("isolation", "isolated_child"): "what both sides know",
     ("eval_files", "eval_cases"): "what it reads",

@@ -147,6 +147,16 @@ def test_check_tools() -> None:
     assert '"input_schema"' in printed
 
 
+def test_mcp_tools() -> None:
+    pytest.importorskip("mcp", reason="needs the extra `mcp`")
+    printed = run_example("mcp_tools.py")
+    assert "['library_count_copies (write)']" in printed
+    assert 'library_count_copies({\'title\': \'Solaris\'}) -> {"title":"Solaris","copies":0}' in printed
+    assert "error: There is no 'Dispossessed'. There are: The Dispossessed, Solaris." in printed
+    assert "lend_book({'title': 'The Dispossessed', 'reader': 'Shevek'}) -> The Dispossessed is lent" in printed
+    assert printed.endswith("so I lent The Dispossessed to Shevek.\n")
+
+
 @pytest.mark.local
 def test_quickstart() -> None:
     from toolkit.local import is_installed

@@ -34,6 +34,7 @@ from toolkit import (
     Verdict,
     tool,
 )
+from toolkit.execute import Returned
 
 ROOT = Path(__file__).parents[1]
 Runner = Callable[..., RunResult]
@@ -1127,6 +1128,22 @@ def test_what_a_tool_raises_is_bounded_too(run: Runner) -> None:
 
     model = ScriptedModel([[ToolCall("a", "complain")], "done"])
     (record,) = run("q", model=model, tools=[complain], limits=Limits(result_chars=200)).calls
+    assert len(record.content) <= 200
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["plain", "async"])
+def test_a_tool_gives_its_value_and_its_text(run: Runner, is_async: bool) -> None:
+    def weigh() -> Returned:
+        return Returned({"grams": 5}, "five grams" + "!" * 9_000)
+
+    async def aweigh() -> Returned:
+        return weigh()
+
+    tool = aweigh if is_async else weigh
+    model = ScriptedModel([[ToolCall("a", tool.__name__)], "done"])
+    (record,) = run("q", model=model, tools=[tool], limits=Limits(result_chars=200)).calls
+    assert record.value == {"grams": 5}
+    assert record.content.startswith("five grams!")
     assert len(record.content) <= 200
 
 

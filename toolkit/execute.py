@@ -273,8 +273,8 @@ class _Raised:
 
 
 @dataclass(frozen=True, slots=True)
-class _Returned:
-    """What a tool returned, and its text, which is made while the tool's time runs."""
+class Returned:
+    """What a tool returned, and its text, which is made while the tool's time runs. A tool may return one itself."""
 
     value: Any
     text: str
@@ -299,8 +299,8 @@ def _call(one: _Ready, *, settle: bool = True) -> Any:
         if type(value) not in _PLAIN:
             if inspect.isawaitable(value) or hasattr(value, "__aiter__"):
                 return threads.run_coroutine(_finish(value, one)).result() if settle else value
-            value = _drained(value)
-        return _Returned(value, render(value, one.limit))
+            return _rendered(value, one)
+        return Returned(value, render(value, one.limit))
     except BaseException as error:
         return _Raised(error)
 
@@ -327,14 +327,18 @@ async def _finish(value: Any, one: _Ready) -> Any:
                 if len(items) > _MOST_ITEMS:
                     break
             value = _bounded(items)
-        if isinstance(value, _Returned | _Raised):
-            return value
-        value = _drained(value)
-        return _Returned(value, render(value, one.limit))
+        return value if isinstance(value, _Raised) else _rendered(value, one)
     except CancelledError:
         raise
     except BaseException as error:
         return _Raised(error)
+
+
+def _rendered(value: Any, one: _Ready) -> Returned:
+    if isinstance(value, Returned):
+        return Returned(value.value, render(value.text, one.limit))
+    value = _drained(value)
+    return Returned(value, render(value, one.limit))
 
 
 def _drained(value: Any) -> Any:
@@ -352,7 +356,7 @@ def _run_here(one: _Ready) -> ToolResult:
 
 def _judge(one: _Ready, outcome: Any) -> ToolResult:
     """What came of a call, as its result. KeyboardInterrupt is raised again."""
-    if isinstance(outcome, _Returned):
+    if isinstance(outcome, Returned):
         return _result(one, outcome.text, value=outcome.value)
     from asyncio import CancelledError
 
