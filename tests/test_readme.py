@@ -102,5 +102,11 @@ def test_a_run_pauses_and_goes_on(readme: Played) -> None:
     assert told == "delete_file {'path': 'notes.txt'} notes.txt is gone approve"
 
 
+def test_a_policy_decides(readme: Played) -> None:
+    paid, denied = readme.block("import allow, ask_in_terminal").printed
+    assert paid == "Ada has 9 euros"
+    assert denied == "Not run: the policy denied this call (Too much to pay without a person.)."
+
+
 def test_no_block_is_passed_over(readme: Played) -> None:
     assert len(readme.blocks) == README.read_text(encoding="utf-8").count("```python") >= 3
