@@ -796,6 +796,16 @@ def _(a: Attempt) -> None:
             replace(plan, run=replace(plan.run, seconds=1.0)).apply(tools=a.till.tools, store=store)
 
 
+@attempt("a plan applied again with the plan of a further question", "hi", 5)
+def _(a: Attempt) -> None:
+    result = planned(a)
+    result.plan.apply()
+    more = a.run(PAY, mode="plan", history=result)
+    assert [call.name for call in more.plan.calls] == ["pay"]
+    more.plan.apply()
+    a.run(history=more).plan.apply()  # nothing was planned in it
+
+
 attempts(
     "plan",
     {
