@@ -15,14 +15,15 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import pydantic
 import pytest
 
 import toolkit
 from toolkit import Limits, Message, Reply, RunResult, ScriptedModel, ToolCall, ToolRegistry, Verdict
 from toolkit.approval import Policy, allow, ask, ask_in_terminal, defer, deny, first
-from toolkit.errors import ApprovalError, ToolkitError
+from toolkit.errors import ApprovalError, StoreError
 from toolkit.messages import PendingCall
 from toolkit.store import SQLiteStore
 
@@ -212,6 +213,22 @@ def test_a_policy_decides_in_a_run(run: Runner, policy: Any, did: list[Any], ver
     assert result.text == "so"
     assert sorted(till.did, key=str) == sorted(did, key=str)
     assert went(result)[-len(verdicts) :] == verdicts
+
+
+@pytest.mark.parametrize("policy", [deny("*"), defer("*"), deny(tiers="read")])
+def test_the_answer_itself_is_no_call_to_decide_on(run: Runner, policy: Policy) -> None:
+    model = ScriptedModel([[LOOK, ToolCall("c", "final_answer", {"answer": 7})]])
+    result = run("q", model=model, tools=Till().tools, output_type=int, approve=first(allow("look"), policy))
+    assert (result.output, went(result)) == (7, ["approve", ""])
+
+
+def test_a_plan_asks_about_what_it_runs(run: Runner) -> None:
+    till = Till()
+    policy = deny({"look", "note"})
+    result = run("q", model=ScriptedModel([[LOOK, NOTE, PAY], "so"]), tools=till.tools, approve=policy, mode="plan")
+    assert went(result) == ["deny", "", ""]
+    assert [call.name for call in result.plan.calls] == ["note", "pay"]
+    assert till.did == []
 
 
 def test_a_policy_pauses_what_writes(run: Runner, resume: Runner) -> None:
@@ -694,7 +711,7 @@ def _(a: Attempt) -> None:
     paused = a.run(PAY, store=store, run_id="r")
     a.resume("r", {"c2": "approve"}, store=store)
     for left in ("r", paused, paused.to_json()):
-        with pytest.raises((ToolkitError, ValueError)):
+        with pytest.raises((ApprovalError, StoreError)):
             a.resume(left, {"c2": "approve"}, store=store)
 
 
@@ -706,7 +723,7 @@ def _(a: Attempt) -> None:
 
     def answer(store: SQLiteStore) -> None:
         barrier.wait(10)
-        with contextlib.suppress(ToolkitError):
+        with contextlib.suppress(StoreError, ApprovalError):
             a.resume("r", {"c2": "approve"}, store=store)
 
     threads = [threading.Thread(target=answer, args=(store,)) for store in stores]
@@ -756,6 +773,26 @@ def _(a: Attempt) -> None:
 def _(a: Attempt) -> None:
     a.till.tools["pay"].permission = "read"
     a.resume(a.paused)
+
+
+for fails in range(5):
+
+    @attempt(f"arguments that are refused {fails} times, and then fit")
+    def _(a: Attempt, fails: int = fails) -> None:
+        left, registry = [None] * fails, ToolRegistry()
+
+        def settle(path: str) -> str:
+            if left:
+                left.pop()
+                raise ValueError("there is no such file yet")
+            return path
+
+        @toolkit.tool(registry=registry)
+        def wipe(path: Annotated[str, pydantic.AfterValidator(settle)]) -> str:
+            a.till.did.append(path)
+            return "wiped"
+
+        a.run(ToolCall("c", "wipe", {"path": "x"}), tools=registry, approve=deny("wipe"))
 
 
 class Once:
@@ -841,7 +878,7 @@ def test_nothing_runs_without_its_approval(
     drivers: tuple[Runner, Runner], tmp_path: Path, tried: Callable[[Attempt], Any], did: list[Any]
 ) -> None:
     made = Attempt(*drivers, tmp_path)
-    with contextlib.suppress(ToolkitError, ValueError, SystemExit, KeyboardInterrupt, GeneratorExit):
+    with contextlib.suppress(ApprovalError, StoreError, ValueError, SystemExit, KeyboardInterrupt, GeneratorExit):
         tried(made)  # it may be refused
     for store in made.stores:
         store.close()

@@ -143,7 +143,7 @@ def _prepare_all(calls: tuple[ToolCall, ...], tools: Toolset, deps: Any, batch: 
     for call in calls:
         if call.id in batch.run.settled:
             continue
-        match _prepare(call, tools, batch.run, deps):
+        match _prepare(call, tools, batch.run, deps, batch.watch.asked):
             case ToolResult() as result:
                 batch.done[call.id] = result
                 for journal in batch.watch.journals if result.reason == "denied" else ():
@@ -153,7 +153,7 @@ def _prepare_all(calls: tuple[ToolCall, ...], tools: Toolset, deps: Any, batch: 
     return ready
 
 
-def _prepare(call: ToolCall, tools: Toolset, run: Run, deps: Any) -> _Ready | ToolResult:
+def _prepare(call: ToolCall, tools: Toolset, run: Run, deps: Any, asked: Collection[Permission]) -> _Ready | ToolResult:
     tool = tools.get(call.name)
     if tool is None:
         known = [tool.wire_name for tool in tools.values()]
@@ -166,7 +166,7 @@ def _prepare(call: ToolCall, tools: Toolset, run: Run, deps: Any) -> _Ready | To
     except InvalidArguments as error:
         errors = [{**e, "msg": redact(e["msg"])} if e["type"] in _SPOKEN else e for e in error.errors]
         return _malformed(call, arguments.complain(tool.wire_name, errors, tool.parameters, _attempts_left(run)))
-    if refusal := _refusal(mended, tool, run):
+    if refusal := _refusal(mended, run, tool.permission in asked and tool.name != run.output):
         return ToolResult(call.id, refusal, is_error=True, reason="denied")
     if run.mode == "plan" and tool.permission != "read" and call.name != run.output:
         text = "Planned, and not run yet: it will run once the plan is approved. Go on as if it succeeded."
@@ -185,10 +185,13 @@ def _malformed(call: ToolCall, text: str) -> ToolResult:
     return ToolResult(call.id, text, is_error=True, reason="malformed")
 
 
-def _refusal(call: ToolCall, tool: Tool, run: Run) -> str:
-    """Why the call may not run, or nothing. Only an exact approval of just this call lets a held one run."""
+def _refusal(call: ToolCall, run: Run, is_asked: bool) -> str:
+    """Why the call may not run, or nothing. Only an exact approval of just this call lets a held one run.
+
+    The gate was passed before; but a type may refuse arguments there that it takes here, and then nobody was asked.
+    """
     verdict = run.verdicts.get(call.id)
-    if verdict is None and tool.permission != "sensitive" and call.id not in run.held:
+    if verdict is None and not is_asked and call.id not in run.held:
         return ""
     decision = verdict.decision if isinstance(verdict, Verdict) and type(verdict.decision) is str else None
     if verdict and decision == "approve":
@@ -196,8 +199,6 @@ def _refusal(call: ToolCall, tool: Tool, run: Run) -> str:
     if verdict and decision == "deny":
         why = f" ({verdict.reason})" if verdict.reason else ""
         return f"Not run: {verdict.by or 'the user'} denied this call{why}."
-    if run.mode == "plan" and call.id not in run.held:
-        return ""
     return "Not run: this tool needs an approval, and there is none for this call."
 
 

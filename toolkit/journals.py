@@ -10,7 +10,7 @@ from typing import Protocol
 
 from toolkit import threads
 from toolkit.loop import Run
-from toolkit.messages import ToolCall, ToolResult
+from toolkit.messages import Permission, ToolCall, ToolResult
 from toolkit.tools import Tool
 
 
@@ -47,10 +47,11 @@ class RunStore(Journal, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What stands beside the calls of a run: journals, and what ends them before their time."""
+    """What stands beside the calls of a run: journals, what ends them before their time, and the tiers decided on."""
 
     journals: tuple[Journal, ...] = ()
     halt: threads.Halt = threads.NEVER
+    asked: frozenset[Permission] = frozenset({"sensitive"})
 
 
 UNWATCHED = Watch()

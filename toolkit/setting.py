@@ -62,8 +62,11 @@ class Setting:
         return SENSITIVE | frozenset(getattr(self.approve, "tiers", ()))
 
     def gate(self, run: Run) -> Gate:
-        asked = self.asked & {"read"} if run.mode == "plan" else self.asked  # no more runs in a plan
-        return lambda call: needs_approval(call, self.tools, asked)
+        asked = self._asked_in(run)
+        return lambda call: call.name != run.output and needs_approval(call, self.tools, asked)
+
+    def _asked_in(self, run: Run) -> frozenset[Permission]:
+        return self.asked & {"read"} if run.mode == "plan" else self.asked  # no more runs in a plan
 
     def begin(self, run: Run) -> None:
         if self.sinks:
@@ -78,7 +81,7 @@ class Setting:
 
     def watch(self, run: Run) -> Watch:
         journals = tuple(journal for journal in (self.audit, self.store) if journal)
-        return Watch(journals, self.halt(run))
+        return Watch(journals, self.halt(run), self._asked_in(run))
 
     def next_step(self, run: Run, gate: Gate) -> Step:
         step = next_step(run, gate)
