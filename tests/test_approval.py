@@ -769,6 +769,10 @@ def _(a: Attempt) -> None:
     a.resume(a.paused, {"c2": "approve"})
 
 
+for tiers in ("write", ["wirte"], ["write", "all"]):
+    attempts("an approver of tiers", {repr(tiers): lambda a, t=tiers: a.run(NOTE, approve=OfTiers(t))})
+
+
 @attempt("a tool whose tier changes while it waits")
 def _(a: Attempt) -> None:
     a.till.tools["pay"].permission = "read"
@@ -793,6 +797,16 @@ for fails in range(5):
             return "wiped"
 
         a.run(ToolCall("c", "wipe", {"path": "x"}), tools=registry, approve=deny("wipe"))
+
+
+class OfTiers:
+    """Denies, and says for which tiers."""
+
+    def __init__(self, tiers: Any) -> None:
+        self.tiers = tiers
+
+    def __call__(self, call: ToolCall) -> str:
+        return "deny"
 
 
 class Once:
@@ -883,6 +897,11 @@ def test_nothing_runs_without_its_approval(
     for store in made.stores:
         store.close()
     assert made.till.did == did
+
+
+def test_misspelt_tiers_of_an_approver_are_told(run: Runner) -> None:
+    with pytest.raises(ValueError, match=r"tiers have \['wirte'\]; there are read, write, sensitive"):
+        run("q", model=ScriptedModel([]), tools=[], approve=OfTiers(["wirte", "read"]))
 
 
 def test_with_its_approval_it_runs(drivers: tuple[Runner, Runner], tmp_path: Path) -> None:

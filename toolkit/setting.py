@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from toolkit import events, threads
 from toolkit.errors import ToolsRefused
@@ -166,6 +166,10 @@ def _check(*, store: Any, cancel: Any, **callbacks: Any) -> None:
             raise TypeError(f"{name} is a function, not {type(given).__name__}.")
         if name != "approve" and inspect.iscoroutinefunction(given):
             raise TypeError(f"{name} is a plain function; a coroutine function would not be awaited.")
+    if strange := sorted({*getattr(callbacks["approve"], "tiers", ())} - {*get_args(Permission)}):
+        raise ValueError(
+            f"The approver's tiers have {strange}; there are {', '.join(get_args(Permission))}, in a list."
+        )
     if store is not None and not hasattr(store, "claim"):
         raise TypeError(
             f"store is a RunStore such as SQLiteStore(PATH), not {type(store).__name__}. "
