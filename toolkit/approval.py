@@ -8,6 +8,7 @@ tiers `read` and `write` run, and a `sensitive` one waits: the run pauses.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
 import re
@@ -29,7 +30,7 @@ Where = Callable[[Mapping[str, Any]], Any]
 
 _TIERS: frozenset[Permission] = frozenset(get_args(Permission))
 _BY = "the policy"
-_MOST_CHARACTERS, _MOST_ARGUMENTS = 600, 30  # that the terminal shows
+_MOST_ARGUMENTS = 30  # that the terminal shows
 # Printable by their category, and yet nothing that a reader sees: fillers, blanks, variation selectors.
 _UNSEEN = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
@@ -166,12 +167,24 @@ def ask_in_terminal(call: ToolCall, *, by: str = "the user") -> Verdict:
     bound = Verdict("deny", by=by).on(call)  # to what is shown
     with _one_at_a_time:
         _forget_typed()
-        screen.write(f"\n{_shown(call)}\nRun {_escaped(call.name)}? [y/N] ")
+        screen.write(f"\n{_shown(call)}\nRun {_cut(call.name)}? [y/N] ")
         screen.flush()
         line = sys.stdin.readline()
     if not line:
         return Verdict("defer", "the input has ended")
     return replace(bound, decision="approve") if line.strip().lower() in ("y", "yes") else bound
+
+
+def spell_out(value: Any, *, characters: int | None = None) -> str:
+    """Write a value as JSON on one line that shows every character it has: the unseen ones as escapes.
+
+    So an approver is shown no control sequence, no turned text direction and no blank that is none. `characters` is how
+    many are shown at most, None for all; what is cut says so, and how many there are.
+    """
+    text = json.dumps(value, ensure_ascii=False, default=repr)
+    shown = text[:characters]
+    cut = f" … (cut: {len(text):,} characters in all)" if len(shown) < len(text) else ""
+    return "".join(c if c.isprintable() and not _UNSEEN.match(c) else json.dumps(c)[1:-1] for c in shown) + cut
 
 
 _one_at_a_time = threading.Lock()
@@ -195,20 +208,15 @@ def _forget_typed() -> None:
 
 
 def _shown(call: ToolCall) -> str:
-    lines = [f"The model calls {_escaped(call.name)} ({_tier(call)})" + (" with" if call.arguments else "")]
+    lines = [f"The model calls {_cut(call.name)} ({_tier(call)})" + (" with" if call.arguments else "")]
     for name, value in list(call.arguments.items())[:_MOST_ARGUMENTS]:
-        lines.append(f"  {_escaped(name)}: {_escaped(value)}")
+        lines.append(f"  {_cut(name)}: {_cut(value)}")
     if (more := len(call.arguments) - _MOST_ARGUMENTS) > 0:
         lines.append(f"  … (cut: {more:,} more arguments)")
     return "\n".join(lines)
 
 
-def _escaped(value: Any) -> str:
-    """A value as JSON in one line that shows every character it has, the unseen ones as escapes."""
-    text = json.dumps(value, ensure_ascii=False, default=repr)
-    cut = f" … (cut: {len(text):,} characters in all)" if len(text) > _MOST_CHARACTERS else ""
-    seen = (c if c.isprintable() and not _UNSEEN.match(c) else json.dumps(c)[1:-1] for c in text[:_MOST_CHARACTERS])
-    return "".join(seen) + cut
+_cut = functools.partial(spell_out, characters=600)
 
 
 def _tier(call: ToolCall) -> Permission:
