@@ -19,10 +19,12 @@ from typing import Annotated, Any
 
 import pydantic
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import toolkit
 from toolkit import Limits, Message, Reply, RunResult, ScriptedModel, ToolCall, ToolRegistry, Verdict
-from toolkit.approval import Policy, allow, ask, ask_in_terminal, defer, deny, first
+from toolkit.approval import Policy, allow, ask, ask_in_terminal, defer, deny, first, spell_out
 from toolkit.errors import ApprovalError, StoreError
 from toolkit.messages import PendingCall
 from toolkit.store import SQLiteStore
@@ -33,10 +35,6 @@ Runner = Callable[..., RunResult]
 
 def pending(name: str = "pay", tier: Any = "sensitive", tags: tuple[str, ...] = (), **arguments: Any) -> PendingCall:
     return PendingCall("c1", name, arguments, permission=tier, tags=tags)
-
-
-def decide(approver: Any, call: ToolCall) -> str:
-    return approver(call).decision
 
 
 # Rules
@@ -121,14 +119,13 @@ def test_a_mistake_in_a_rule_is_told_at_once(make: Any, kind: type[Exception], s
 
 
 class Reviewer:
-    """An approver of these tiers."""
+    """Denies, and says for which tiers."""
 
-    def __init__(self, *tiers: Any, answer: Any = "deny") -> None:
-        self.tiers, self.answer, self.asked = tiers, answer, list[str]()
+    def __init__(self, tiers: Any) -> None:
+        self.tiers = tiers
 
-    def __call__(self, call: ToolCall) -> Any:
-        self.asked.append(call.name)
-        return self.answer
+    def __call__(self, call: ToolCall) -> str:
+        return "deny"
 
 
 async def claim_later(arguments: Any) -> bool:
@@ -140,7 +137,8 @@ ASKED: dict[str, tuple[Any, set[str]]] = {
     "denying": (deny("x"), {"read", "write", "sensitive"}),
     "denying a tier": (deny(tiers="write"), {"write"}),
     "a function": (first(lambda call: "deny"), {"sensitive"}),
-    "a function that says so": (first(Reviewer("write")), {"write", "sensitive"}),
+    "a function that says so": (first(Reviewer(["write"])), {"write", "sensitive"}),
+    "a function that wants no more": (first(Reviewer(())), {"sensitive"}),
     "several": (first(allow("x"), deny(tiers="read")), {"read", "sensitive"}),
 }
 
@@ -449,6 +447,13 @@ def test_an_argument_cannot_deceive_the_eye(terminal: Any, value: Any, shown: st
     assert shown in lines[2]
     assert lines[3] == 'Run "pay"? [y/N] n'
     assert all(line.isprintable() for line in lines)
+
+
+@given(st.text() | st.dictionaries(st.text(), st.text() | st.integers() | st.lists(st.text())))
+def test_whatever_is_spelt_out_can_be_seen_and_is_all_there(value: Any) -> None:
+    spelt = spell_out(value)
+    assert spelt.isprintable()
+    assert json.loads(spelt) == value
 
 
 def test_names_cannot_deceive_the_eye(terminal: Any) -> None:
@@ -770,7 +775,7 @@ def _(a: Attempt) -> None:
 
 
 for tiers in ("write", ["wirte"], ["write", "all"]):
-    attempts("an approver of tiers", {repr(tiers): lambda a, t=tiers: a.run(NOTE, approve=OfTiers(t))})
+    attempts("an approver of tiers", {repr(tiers): lambda a, t=tiers: a.run(NOTE, approve=Reviewer(t))})
 
 
 @attempt("a tool whose tier changes while it waits")
@@ -797,16 +802,6 @@ for fails in range(5):
             return "wiped"
 
         a.run(ToolCall("c", "wipe", {"path": "x"}), tools=registry, approve=deny("wipe"))
-
-
-class OfTiers:
-    """Denies, and says for which tiers."""
-
-    def __init__(self, tiers: Any) -> None:
-        self.tiers = tiers
-
-    def __call__(self, call: ToolCall) -> str:
-        return "deny"
 
 
 class Once:
@@ -901,7 +896,7 @@ def test_nothing_runs_without_its_approval(
 
 def test_misspelt_tiers_of_an_approver_are_told(run: Runner) -> None:
     with pytest.raises(ValueError, match=r"tiers have \['wirte'\]; there are read, write, sensitive"):
-        run("q", model=ScriptedModel([]), tools=[], approve=OfTiers(["wirte", "read"]))
+        run("q", model=ScriptedModel([]), tools=[], approve=Reviewer(["wirte", "read"]))
 
 
 def test_with_its_approval_it_runs(drivers: tuple[Runner, Runner], tmp_path: Path) -> None:

@@ -234,6 +234,7 @@ FORGED: dict[str, tuple[dict[str, Any], int]] = {
     "no digest": ({"digest": None}, 409),
     "an empty digest": ({"digest": ""}, 409),
     "the digest of another call": ({"digest": "0" * 64}, 409),
+    "a digest in other letters": ({"digest": "é"}, 409),
     "no call": ({"call": None}, 409),
     "another call": ({"call": "nothing"}, 409),
     "too much": ({"reason": "x" * 100_000}, 413),

@@ -224,7 +224,7 @@ def _tier(call: ToolCall) -> Permission:
 
 
 def _bare(approver: Approver) -> Rule:
-    asks = SENSITIVE | _chosen("tiers", getattr(approver, "tiers", SENSITIVE))
+    asks = SENSITIVE | _chosen("tiers", getattr(approver, "tiers", ()) or SENSITIVE)
     return Rule(approver, asks, asks)
 
 

@@ -81,7 +81,7 @@ class Approvals:
                 raise TooLate(
                     "This call does not wait any more: it was decided meanwhile. Your verdict changed nothing."
                 )
-            if not hmac.compare_digest(waiting[call_id].digest, verdict.digest):
+            if waiting[call_id].digest != verdict.digest:
                 raise TooLate("This is not the call that you were shown. Your verdict changed nothing: look again.")
             self._go_on(run_id, {call_id: verdict}, is_last=len(waiting) == 1)
 
