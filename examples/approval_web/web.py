@@ -26,6 +26,7 @@ import pages
 
 from toolkit import Model, RunResult, ToolRegistry, Verdict, resume
 from toolkit.errors import StoreError
+from toolkit.loop import waiting
 from toolkit.store import SQLiteStore, StoredRun
 
 _log = logging.getLogger("approval_web")
@@ -56,7 +57,7 @@ class Approvals:
         self._one_at_a_time, self._at_work = threading.Lock(), set[str]()
 
     def waiting(self) -> list[tuple[StoredRun, RunResult]]:
-        return [(line, self.store.result(line.id)) for line in self.store.runs("awaiting_approval")]
+        return [(line, self._read(line)) for line in self.store.runs("awaiting_approval")]
 
     def others(self) -> list[tuple[StoredRun, RunResult]]:
         """The latest runs that wait for nobody, the newest first."""
@@ -76,14 +77,14 @@ class Approvals:
     def decide(self, run_id: str, call_id: str, verdict: Verdict) -> None:
         """Take a verdict; once it was the last one of its reply, the run goes on in the background."""
         with self._one_at_a_time:  # or two tabs on two calls of one reply would be in each other's way
-            waiting = {call.id: call for call in self.find(run_id)[1].waiting}
-            if call_id not in waiting:
+            undecided = {call.id: call for call in self.find(run_id)[1].waiting}
+            if call_id not in undecided:
                 raise TooLate(
                     "This call does not wait any more: it was decided meanwhile. Your verdict changed nothing."
                 )
-            if waiting[call_id].digest != verdict.digest:
+            if undecided[call_id].digest != verdict.digest:
                 raise TooLate("This is not the call that you were shown. Your verdict changed nothing: look again.")
-            self._go_on(run_id, {call_id: verdict}, is_last=len(waiting) == 1)
+            self._go_on(run_id, {call_id: verdict}, is_last=len(undecided) == 1)
 
     def go_on(self, run_id: str) -> None:
         """Resume a run that broke off, as with a server that was killed."""
@@ -91,6 +92,8 @@ class Approvals:
             self._go_on(run_id, {}, is_last=True)
 
     def _go_on(self, run_id: str, verdicts: dict[str, Verdict], *, is_last: bool) -> None:
+        if run_id in self._at_work:
+            raise TooLate("Nothing was changed: the run goes on already.")
         told, begun, failed = threading.Event(), threading.Event(), list[Exception]()
 
         def on_event(event: Any) -> None:
@@ -116,9 +119,10 @@ class Approvals:
             raise TooLate(f"Nothing was changed. {failed[0]}")
 
     def _read(self, line: StoredRun) -> RunResult:
-        if line.status == "awaiting_approval":
-            return self.store.result(line.id)
-        return RunResult(self.store.load(line.id), line.status)  # type: ignore[arg-type]  # also "running", "stopped"
+        """A run as it is now, which may be further on than its line in the list."""
+        run = self.store.load(line.id)
+        open_calls = waiting(run, lambda call: False) if line.status == "awaiting_approval" else ()
+        return RunResult(run, line.status, open_calls)  # type: ignore[arg-type]  # also "running", "stopped"
 
 
 class Sessions:
