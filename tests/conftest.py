@@ -88,3 +88,15 @@ def run(request: pytest.FixtureRequest) -> Callable[..., toolkit.RunResult]:
         return asyncio.run(toolkit.arun_agent_with_tools(*arguments, **options))
 
     return run_in_loop
+
+
+@pytest.fixture(params=["sync", "async"], scope="module")
+def resume(request: pytest.FixtureRequest) -> Callable[..., toolkit.RunResult]:
+    """`resume(paused, verdicts, **options)` through each of the two drivers."""
+    if request.param == "sync":
+        return toolkit.resume
+
+    def resume_in_loop(*arguments: Any, **options: Any) -> toolkit.RunResult:
+        return asyncio.run(toolkit.aresume(*arguments, **options))
+
+    return resume_in_loop

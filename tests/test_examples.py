@@ -171,7 +171,9 @@ def test_quickstart() -> None:
 
 def test_the_index_names_every_example() -> None:
     listed = re.findall(r"\]\((.+?)\)", (EXAMPLES / "README.md").read_text(encoding="utf-8"))
-    assert sorted(listed) == sorted(path.name for path in EXAMPLES.iterdir() if path.suffix in (".py", ".ipynb"))
+    files = [path.name for path in EXAMPLES.iterdir() if path.suffix in (".py", ".ipynb")]
+    folders = [f"{path.parent.name}/" for path in EXAMPLES.glob("*/__main__.py")]
+    assert sorted(listed) == sorted(files + folders)
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)

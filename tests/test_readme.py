@@ -150,5 +150,11 @@ def test_the_tools_shown_are_good_ones(readme: Played) -> None:
     assert [str(finding) for finding in lint_tools(shown.values())] == []
 
 
+def test_a_policy_decides(readme: Played) -> None:
+    paid, denied = readme.block("import allow, ask_in_terminal").printed
+    assert paid == "Ada has 9 euros"
+    assert denied == "Not run: the policy denied this call (Too much to pay without a person.)."
+
+
 def test_no_block_is_passed_over(readme: Played) -> None:
     assert len(readme.blocks) == README.read_text(encoding="utf-8").count("```python") >= 3

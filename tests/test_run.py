@@ -65,18 +65,6 @@ def roles(result: RunResult) -> list[str]:
     return [message.role for message in result.messages]
 
 
-@pytest.fixture(params=["sync", "async"])
-def resume(request: pytest.FixtureRequest) -> Runner:
-    """`resume(paused, verdicts, **options)` through each of the two drivers."""
-    if request.param == "sync":
-        return toolkit.resume
-
-    def resume_in_loop(*arguments: Any, **options: Any) -> RunResult:
-        return asyncio.run(toolkit.aresume(*arguments, **options))
-
-    return resume_in_loop
-
-
 # Answers
 
 

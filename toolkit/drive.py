@@ -111,7 +111,7 @@ def _perform(step: Step, run: Run, setting: Setting, shown: tuple[Tool, ...], do
         case CallModel():
             return receive(_ask_model(step, run, setting, shown), run, setting.tools, setting.asked)
         case AskApproval(calls):
-            return {call.id: _ask(setting, call) for call in calls}
+            return {call.id: _in_mode(run, call, _ask(setting, call), setting) for call in calls}
         case CallTools(calls):
             return run_calls(calls, setting.tools, run, setting.deps, done, setting.watch(run))
     raise TypeError(f"{step!r} is no step to perform.")
@@ -122,7 +122,7 @@ async def _aperform(step: Step, run: Run, setting: Setting, shown: tuple[Tool, .
         case CallModel():
             return receive(await _aask_model(step, run, setting, shown), run, setting.tools, setting.asked)
         case AskApproval(calls):
-            return {call.id: await _aask(setting, call) for call in calls}
+            return {call.id: _in_mode(run, call, await _aask(setting, call), setting) for call in calls}
         case CallTools(calls):
             return await arun_calls(calls, setting.tools, run, setting.deps, done, setting.watch(run))
     raise TypeError(f"{step!r} is no step to perform.")
@@ -256,6 +256,12 @@ async def _aask(setting: Setting, call: ToolCall) -> Verdict:
         return read_verdict(await answer if inspect.isawaitable(answer) else answer)
     except Exception:
         return _undecided(call)
+
+
+def _in_mode(run: Run, call: ToolCall, verdict: Verdict, setting: Setting) -> Verdict:
+    """The verdict; what would wait for one outside of a plan is planned."""
+    is_planned = run.mode == "plan" and setting.tools[call.name].permission != "read"
+    return Verdict("approve", "planned") if is_planned and verdict.decision == "defer" else verdict
 
 
 def _pending(setting: Setting, call: ToolCall) -> PendingCall:

@@ -6,15 +6,15 @@
 | `model_request` | `model`, `messages` (how many), `tools` (how many), `tool_choice` |
 | `model_reply` | `model`, `text` (raw), `tool_calls` (how many), `finish`, `time_ms`, and the four counts of `Usage` |
 | `tool_call_request` | `tool_call_id`, `tool_name`, `arguments` (as read), `raw_arguments`, `repairs`, `model` |
-| `approval` | `tool_call_id`, `tool_name`, `decision`, `reason` |
+| `approval` | `tool_call_id`, `tool_name`, `decision`, `by`, `reason` |
 | `tool_exec_result` | id, name, `success`, `status`, `approval`, `started_ms`, `time_ms`, `result_preview`, `repairs` |
 | `route_switch` | `route` ("prompted": the server takes no tools, so the prompt describes them from now on), `reason` |
 | `run_end` | `stop_reason` or `error` (a class name), `turns`, `input_tokens`, `output_tokens`, `time_ms` |
 
-`status` is "ok", "error" (it ran and failed) or "not_executed". `timestamp` is UTC in ISO 8601, and all that ends in
-`_ms` milliseconds; `started_ms` counts from the batch's `tool_call_request`s. What people or models said is in `text`,
-`arguments`, `raw_arguments`, `result_preview` and `reason`: `without_content` takes these out, and so does the
-environment variable TOOLKIT_LOG_CONTENT=0 for the logger `toolkit` (0.1: they stay in one run of ten).
+`status` is "ok", "error" (it ran and failed, or was left behind) or "not_executed". `timestamp` is UTC in ISO 8601, and
+all that ends in `_ms` milliseconds; `started_ms` counts from the batch's `tool_call_request`s. What people or models
+said is in `text`, `arguments`, `raw_arguments`, `result_preview` and `reason`: `without_content` takes these out, and
+so does the environment variable TOOLKIT_LOG_CONTENT=0 for the logger `toolkit` (0.1: they stay in one run of ten).
 """
 
 from __future__ import annotations
@@ -166,7 +166,9 @@ def step_ended(run: Run, step: Step, outcome: Outcome, model: str, seconds: floa
         case AskApproval(calls), Mapping():
             for call in calls:
                 verdict = outcome[call.id]
-                yield _event("approval", run, **_named(call), decision=verdict.decision, reason=verdict.reason)
+                yield _event(
+                    "approval", run, **_named(call), decision=verdict.decision, by=verdict.by, reason=verdict.reason
+                )
         case CallTools(calls), tuple():
             for call, result in zip(calls, outcome, strict=True):
                 yield _event("tool_exec_result", run, **_named(call), **_came_of(run, call, result))
@@ -182,7 +184,7 @@ def _named(call: ToolCall) -> dict[str, str]:
 
 
 def _came_of(run: Run, call: ToolCall, result: ToolResult) -> dict[str, Any]:
-    ran = result.reason in ("", "failed", "timeout")
+    ran = result.reason in ("", "failed", "timeout", "interrupted", "unknown")
     verdict = run.verdicts.get(call.id)
     return {
         "success": not result.is_error,

@@ -17,7 +17,7 @@ import itertools
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +26,7 @@ from toolkit.errors import ToolError
 from toolkit.events import current_call
 from toolkit.journals import UNWATCHED, Watch
 from toolkit.loop import Limits, Run
-from toolkit.messages import ToolCall, ToolContext, ToolResult
+from toolkit.messages import Permission, ToolCall, ToolContext, ToolResult
 from toolkit.permit import refusal_of
 from toolkit.receive import validate_call
 from toolkit.rendering import explain, redact, render
@@ -133,7 +133,7 @@ def _prepare_all(calls: tuple[ToolCall, ...], tools: Toolset, deps: Any, batch: 
     for call in calls:
         if call.id in batch.run.settled:
             continue
-        match _prepare(call, tools, batch.run, deps):
+        match _prepare(call, tools, batch.run, deps, batch.watch.asked):
             case ToolResult() as result:
                 batch.done[call.id] = result
                 for journal in batch.watch.journals if result.reason == "denied" else ():
@@ -143,7 +143,7 @@ def _prepare_all(calls: tuple[ToolCall, ...], tools: Toolset, deps: Any, batch: 
     return ready
 
 
-def _prepare(call: ToolCall, tools: Toolset, run: Run, deps: Any) -> _Ready | ToolResult:
+def _prepare(call: ToolCall, tools: Toolset, run: Run, deps: Any, asked: Collection[Permission]) -> _Ready | ToolResult:
     tool = tools.get(call.name)
     if tool is None:
         known = [tool.wire_name for tool in tools.values()]
@@ -156,7 +156,7 @@ def _prepare(call: ToolCall, tools: Toolset, run: Run, deps: Any) -> _Ready | To
     except InvalidArguments as error:
         errors = [{**e, "msg": redact(e["msg"])} if e["type"] in _SPOKEN else e for e in error.errors]
         return _malformed(call, arguments.complain(tool.wire_name, errors, tool.parameters, _attempts_left(run)))
-    if refusal := refusal_of(mended, tool, run):
+    if refusal := refusal_of(mended, run, tool.permission in asked and tool.name != run.output):
         return ToolResult(call.id, refusal, is_error=True, reason="denied")
     if run.mode == "plan" and tool.permission != "read" and call.name != run.output:
         text = "Planned, and not run yet: it will run once the plan is approved. Go on as if it succeeded."

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from toolkit import threads
 from toolkit.loop import Run
-from toolkit.messages import ToolCall, ToolResult
+from toolkit.messages import Permission, ToolCall, ToolResult
 from toolkit.tools import Tool
 
 
@@ -51,11 +51,12 @@ class RunStore(Journal, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What stands beside the calls of a run: journals, what ends them early, and who is called where a tool runs."""
+    """What stands beside the calls of a run: journals, what ends them early, who enters them, the tiers decided on."""
 
     journals: tuple[Journal, ...] = ()
     halt: threads.Halt = threads.NEVER
     enter: tuple[Callable[[str], None], ...] = ()
+    asked: frozenset[Permission] = frozenset({"sensitive"})
 
 
 UNWATCHED = Watch()

@@ -8,7 +8,7 @@ from toolkit.loop import Run, Verdict
 from toolkit.messages import Permission, ToolCall
 from toolkit.receive import SENSITIVE, validate_call
 from toolkit.schema import InvalidArguments
-from toolkit.tools import Tool, Toolset
+from toolkit.tools import Toolset
 
 
 def needs_approval(call: ToolCall, tools: Toolset, asked: Collection[Permission] = SENSITIVE) -> bool:
@@ -23,10 +23,13 @@ def needs_approval(call: ToolCall, tools: Toolset, asked: Collection[Permission]
     return True
 
 
-def refusal_of(call: ToolCall, tool: Tool, run: Run) -> str:
-    """Why the call may not run, or nothing. Only an exact approval of just this call lets a held one run."""
+def refusal_of(call: ToolCall, run: Run, is_asked: bool) -> str:
+    """Why the call may not run, or nothing. Only an exact approval of just this call lets a held one run.
+
+    The gate was passed before; but a type may refuse arguments there that it takes here, and then nobody was asked.
+    """
     verdict = run.verdicts.get(call.id)
-    if verdict is None and tool.permission != "sensitive" and call.id not in run.held:
+    if verdict is None and not is_asked and call.id not in run.held:
         return ""
     decision = verdict.decision if isinstance(verdict, Verdict) and type(verdict.decision) is str else None
     if verdict and decision == "approve":
@@ -34,6 +37,4 @@ def refusal_of(call: ToolCall, tool: Tool, run: Run) -> str:
     if verdict and decision == "deny":
         why = f" ({verdict.reason})" if verdict.reason else ""
         return f"Not run: {verdict.by or 'the user'} denied this call{why}."
-    if run.mode == "plan" and call.id not in run.held:
-        return ""
     return "Not run: this tool needs an approval, and there is none for this call."

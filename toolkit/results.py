@@ -53,8 +53,9 @@ class RunResult:
     @property
     def plan(self) -> Plan:
         """What a run in the mode "plan" would have done: the calls for one approval."""
-        results = {result.call_id: result for message in self.run.messages for result in message.tool_results}
-        asked = [call for message in self.run.messages for call in message.tool_calls if call.id in results]
+        messages = self.run.messages[self.run.history :]  # what was planned before has a plan of its own
+        results = {result.call_id: result for message in messages for result in message.tool_results}
+        asked = [call for message in messages for call in message.tool_calls if call.id in results]
         planned = [(call, results[call.id]) for call in asked if results[call.id].reason == "planned"]
         calls = (replace(c, arguments=c.arguments if r.arguments is None else r.arguments) for c, r in planned)
         return Plan(self.run, tuple(calls), self.toolset)
@@ -170,7 +171,8 @@ def _record(call: ToolCall, result: ToolResult, decided: Mapping[str, Verdict]) 
     arguments, repairs = call.arguments, call.repairs
     if result.arguments is not None:
         arguments, repairs = result.arguments, result.repairs
-    verdict = decided[call.id].decision if call.id in decided else ""
+    is_decided = call.id in decided and result.reason != "planned"  # that is decided when the plan is
+    verdict = decided[call.id].decision if is_decided else ""
     return CallRecord(
         call.id, call.name, arguments, call.raw, repairs,
         result.content, result.value, result.is_error, verdict, result.seconds,

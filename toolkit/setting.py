@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from toolkit import events, threads
 from toolkit.errors import ToolsRefused
@@ -58,8 +58,12 @@ class Setting:
         return SENSITIVE | frozenset(getattr(self.approve, "tiers", ()))
 
     def gate(self, run: Run) -> Gate:
-        asked = self.asked & {"read"} if run.mode == "plan" else self.asked  # no more runs in a plan
-        return lambda call: needs_approval(call, self.tools, asked)
+        asked = self._asked_in(run)
+        return lambda call: call.name != run.output and needs_approval(call, self.tools, asked)
+
+    def _asked_in(self, run: Run) -> frozenset[Permission]:
+        """In a plan, where only what reads is run, a policy may still deny; nothing else is decided there."""
+        return frozenset(getattr(self.approve, "tiers", ())) if run.mode == "plan" else self.asked
 
     def begin(self, run: Run) -> None:
         if self.sinks:
@@ -75,7 +79,7 @@ class Setting:
     def watch(self, run: Run) -> Watch:
         journals = tuple(journal for journal in (self.audit, self.store) if journal)
         enter = tuple(sink.enter_call for sink in self.sinks if hasattr(sink, "enter_call"))
-        return Watch(journals, self.halt(run), enter)
+        return Watch(journals, self.halt(run), enter, self._asked_in(run))
 
     def next_step(self, run: Run, gate: Gate) -> Step:
         step = next_step(run, gate)
@@ -162,6 +166,10 @@ def _check(*, store: Any, cancel: Any, **callbacks: Any) -> None:
             raise TypeError(f"{name} is a function, not {type(given).__name__}.")
         if name != "approve" and inspect.iscoroutinefunction(given):
             raise TypeError(f"{name} is a plain function; a coroutine function would not be awaited.")
+    if strange := sorted({*getattr(callbacks["approve"], "tiers", ())} - {*get_args(Permission)}):
+        raise ValueError(
+            f"The approver's tiers have {strange}; there are {', '.join(get_args(Permission))}, in a list."
+        )
     if store is not None and not hasattr(store, "claim"):
         raise TypeError(
             f"store is a RunStore such as SQLiteStore(PATH), not {type(store).__name__}. "
