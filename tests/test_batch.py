@@ -143,7 +143,7 @@ def test_tools_are_found_by_reference(executor: Executor, tmp_path: Path) -> Non
 
 
 REFERENCES = {
-    "no such module": ("no_such_module", ImportError, "'no_such_module' is no module"),
+    "no such module": ("no_such_module", ImportError, "no module 'no_such_module'"),
     "no such name": ("batch_tools:nothing", ImportError, "no 'nothing'"),
     "no such file": ("no_such_file.py", ImportError, "no file 'no_such_file.py'"),
     "a module without tools": ("json", TypeError, "holds no tools"),

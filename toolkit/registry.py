@@ -211,7 +211,7 @@ def _import(place: str) -> Any:
         except ModuleNotFoundError as error:
             if error.name and place.startswith(error.name):
                 raise ImportError(
-                    f"{place!r} is no module. A text among tools is a module, or 'module:name'."
+                    f"There is no module {place!r}. A reference to tools is 'module', 'module:name' or a file."
                 ) from error
             raise
     spec = importlib.util.spec_from_file_location(Path(place).stem, place)

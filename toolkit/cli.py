@@ -1,0 +1,418 @@
+"""The command line: look at tools, run, resume and replay, verify an audit, evaluate, serve over MCP."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import errno
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from toolkit.errors import ToolError, ToolkitError
+from toolkit.loop import Decision, Verdict
+from toolkit.messages import Permission
+from toolkit.registry import ToolRegistry, import_tools
+from toolkit.results import RunResult
+from toolkit.tools import tool_entry
+
+DONE, FOUND, WRONG, PAUSED, INTERRUPTED = 0, 1, 2, 3, 130
+_CODES = """
+exit codes: 0 done; 1 there is something to mend (findings, a budget passed, a regression, an audit that is not
+intact, a run without an answer); 2 it could not be done; 3 the run waits for approval; 130 interrupted"""
+_TOOLS = "where the tools are: package.module, package.module:name or path/to/file.py"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; return its exit code. What goes wrong is told in one line."""
+    sys.path.insert(0, "")  # modules of the working directory, as `python -m` finds them
+    given = _parser().parse_args(arguments)
+    try:
+        done: int = given.command(given)
+        return done
+    except KeyboardInterrupt:
+        print("toolkit: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        sys.stderr.close()
+        return DONE
+    except FileNotFoundError as error:
+        print(f"toolkit: There is no file {str(error.filename)!r}.", file=sys.stderr)
+        return WRONG
+    except (ToolkitError, ToolError, ImportError, OSError, ValueError, TypeError, LookupError) as error:
+        print(f"toolkit: {' '.join(str(error).split()) or type(error).__name__}", file=sys.stderr)
+        return WRONG
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "toolkit",
+        description=__doc__,
+        epilog="toolkit COMMAND --help has an example of each." + _CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for add in (_add_tools, _add_lint, _add_cost, _add_run, _add_resume, _add_runs, _add_replay, _add_trace):
+        add(commands)
+    for add in (_add_audit, _add_eval, _add_mcp):
+        add(commands)
+    return parser
+
+
+def _command(
+    commands: Any, name: str, command: Callable[[argparse.Namespace], int], about: str, example: str
+) -> argparse.ArgumentParser:
+    made: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=about,
+        description=about,
+        epilog=f"example: toolkit {example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.set_defaults(command=command)
+    return made
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, ensure_ascii=False, indent=2, default=str))
+
+
+# Tools
+
+
+def _add_tools(commands: Any) -> None:
+    made = _command(commands, "tools", _tools, "List tools, or show what a model gets of them.", "tools my_tools.py")
+    made.add_argument("tools", metavar="TOOLS", help=_TOOLS)
+    made.add_argument("--schema", action="store_true", help="their schemas, as Chat Completions has them")
+    made.add_argument("--explain", metavar="NAME", help="the exact JSON of one tool on each wire")
+    made.add_argument("--json", action="store_true", help="the list as JSON")
+
+
+def _tools(given: argparse.Namespace) -> int:
+    registry = import_tools(given.tools)
+    if given.explain:
+        from toolkit.cost import explain
+
+        print(explain(registry[given.explain]))
+    elif given.schema:
+        _print_json([tool_entry(tool) for tool in registry])
+    elif given.json:
+        _print_json([{"name": t.name, "permission": t.permission, "description": t.description} for t in registry])
+    else:
+        print(registry)
+    return DONE
+
+
+def _add_lint(commands: Any) -> None:
+    made = _command(
+        commands, "lint", _lint, "Find what models trip over in tools.", "lint my_tools.py --ignore reads-alike"
+    )
+    made.add_argument("tools", metavar="TOOLS", help=_TOOLS)
+    made.add_argument("--ignore", action="append", default=[], metavar="RULE", help="a rule, or TOOL:RULE; repeatable")
+    made.add_argument("--hints", action="store_true", help="count hints as findings for the exit code, too")
+    made.add_argument("--json", action="store_true", help="the findings as JSON")
+
+
+def _lint(given: argparse.Namespace) -> int:
+    from toolkit.lint import lint_tools
+
+    findings = lint_tools(import_tools(given.tools), ignore=given.ignore)
+    if given.json:
+        _print_json([dataclasses.asdict(finding) for finding in findings])
+    else:
+        print("\n".join(map(str, findings)) or "Nothing to mend.")
+    return FOUND if any(given.hints or finding.severity != "hint" for finding in findings) else DONE
+
+
+def _add_cost(commands: Any) -> None:
+    about = "Tell how many tokens tools add to each request."
+    made = _command(commands, "cost", _cost, about, "cost my_tools.py --model gpt-5.4-mini --max-tokens 2000")
+    made.add_argument("tools", metavar="TOOLS", help=_TOOLS)
+    made.add_argument("--model", help="count with this model, by two tiny requests; else it is an estimate")
+    made.add_argument("--max-tokens", type=int, metavar="N", help="a budget: exit with 1 where it is passed")
+    made.add_argument("--json", action="store_true", help="the counts as JSON")
+
+
+def _cost(given: argparse.Namespace) -> int:
+    from toolkit.cost import schema_cost
+
+    cost = schema_cost(import_tools(given.tools), model=given.model)
+    if given.json:
+        _print_json(dataclasses.asdict(cost))
+    else:
+        print(cost)
+    return FOUND if given.max_tokens is not None and cost.exceeds(given.max_tokens) else DONE
+
+
+# Runs
+
+
+def _add_run(commands: Any) -> None:
+    made = _command(
+        commands, "run", _run, "Ask a model, with tools.", 'run "What is due today?" --tools my_tools.py --live'
+    )
+    made.add_argument("prompt", metavar="PROMPT", help="the user's message; - reads it from standard input")
+    made.add_argument("--instructions", help="the system text")
+    made.add_argument("--max-turns", type=int, default=10, metavar="N", help="requests to the model at most (10)")
+    made.add_argument("--plan", action="store_true", help="run only tools that read, and show what else it wants to do")
+    made.add_argument("--run-id", metavar="ID", help="the id of the run in its store")
+    _add_setting(made)
+
+
+def _add_resume(commands: Any) -> None:
+    about = "Go on with a run that waits for approval, or that was broken off."
+    made = _command(
+        commands, "resume", _resume, about, "resume RUN_ID --store runs.db --tools my_tools.py --approve CALL_ID"
+    )
+    made.add_argument("run", metavar="RUN", help="a file that `run --save` wrote, or with --store the id of a run")
+    made.add_argument("--approve", action="append", default=[], metavar="CALL_ID", help="repeatable")
+    made.add_argument("--deny", action="append", default=[], metavar="CALL_ID[=REASON]", help="repeatable")
+    _add_setting(made)
+
+
+def _add_setting(made: argparse.ArgumentParser) -> None:
+    made.add_argument("--tools", metavar="TOOLS", help=f"{_TOOLS}; without it the run has none")
+    made.add_argument(
+        "--model", help="a name, responses:NAME, anthropic:NAME, react:NAME, local; else as in the README"
+    )
+    made.add_argument("--base-url", metavar="URL", help="the server of the model")
+    made.add_argument("--ask", action="store_true", help="ask here about calls of sensitive tools")
+    made.add_argument("--store", metavar="FILE", help="keep every step in this SQLite file")
+    made.add_argument("--audit", metavar="FILE", help="write calls that change something into this file")
+    made.add_argument("--live", action="store_true", help="show each step on standard error")
+    made.add_argument("--save", metavar="FILE", help="write the run as JSON, to resume, replay or trace it")
+    made.add_argument("--html", metavar="FILE", help="write the run as a timeline")
+    made.add_argument("--json", action="store_true", help="print the whole run as JSON, not only its answer")
+
+
+def _setting(given: argparse.Namespace) -> dict[str, Any]:
+    from toolkit.approval import ask_in_terminal
+    from toolkit.display import live
+    from toolkit.store import SQLiteStore
+
+    return {
+        "tools": import_tools(given.tools) if given.tools else (),
+        "model": given.model,
+        "base_url": given.base_url,
+        "approve": ask_in_terminal if given.ask else None,
+        "store": SQLiteStore(given.store) if given.store else None,
+        "audit": given.audit,
+        "on_event": live() if given.live else None,
+    }
+
+
+def _run(given: argparse.Namespace) -> int:
+    from toolkit.run import run_agent_with_tools
+
+    prompt = sys.stdin.read() if given.prompt == "-" else given.prompt
+    result = run_agent_with_tools(
+        prompt,
+        instructions=given.instructions,
+        max_turns=given.max_turns,
+        mode="plan" if given.plan else "run",
+        run_id=given.run_id,
+        **_setting(given),
+    )
+    code = _came_of(result, given)
+    if given.plan and not given.json:
+        print(f"\nPlanned, and not run:\n{result.plan}")
+    return code
+
+
+def _resume(given: argparse.Namespace) -> int:
+    from toolkit.run import resume
+
+    verdicts: dict[str, Decision | Verdict] = dict.fromkeys(given.approve, "approve")
+    for denied in given.deny:
+        call_id, _, reason = denied.partition("=")
+        if call_id in verdicts:
+            raise ValueError(f"Call {call_id!r} is both approved and denied.")
+        verdicts[call_id] = Verdict("deny", reason)
+    saved = given.run if given.store else Path(given.run).read_text(encoding="utf-8")
+    return _came_of(resume(saved, verdicts, **_setting(given)), given)
+
+
+def _came_of(result: RunResult, given: argparse.Namespace) -> int:
+    if given.save:
+        Path(given.save).write_text(result.to_json(), encoding="utf-8")
+    if given.html:
+        result.save_html(given.html)
+    if given.json:
+        print(result.to_json())
+    elif result.waiting:
+        print(f"Run {result.run.id} waits for approval:")
+        for call in result.waiting:
+            print(f"  {call.id}  {call.name}({json.dumps(dict(call.arguments))})")
+        print("Go on with: toolkit resume RUN --approve CALL_ID (or --deny CALL_ID=REASON), and the same --tools.")
+    else:
+        print(result)
+    if result.waiting:
+        return PAUSED
+    if result.stop_reason != "answered":
+        print(f"toolkit: the run ended with {result.stop_reason}", file=sys.stderr)
+    return DONE if result.stop_reason == "answered" else FOUND
+
+
+def _add_runs(commands: Any) -> None:
+    made = _command(commands, "runs", _runs, "List the runs of a store.", "runs runs.db --status awaiting_approval")
+    made.add_argument("store", metavar="STORE", help="the SQLite file")
+    made.add_argument("--status", help="only those: running, stopped, or a stop reason")
+    made.add_argument("--json", action="store_true", help="the list as JSON")
+
+
+def _runs(given: argparse.Namespace) -> int:
+    from datetime import datetime
+
+    from toolkit.store import SQLiteStore
+
+    runs = SQLiteStore(_existing(given.store)).runs(given.status)
+    if given.json:
+        _print_json([dataclasses.asdict(run) for run in runs])
+    else:
+        rows = (f"{datetime.fromtimestamp(run.updated):%Y-%m-%d %H:%M:%S}  {run.status:18}  {run.id}" for run in runs)
+        print("\n".join(rows) or "No runs.")
+    return DONE
+
+
+def _add_replay(commands: Any) -> None:
+    about = "Do a recorded run again, offline, and say whether it comes out as recorded."
+    made = _command(commands, "replay", _replay, about, "replay run.json")
+    made.add_argument("run", metavar="RUN", help="a file that `run --save` wrote, or with --store the id of a run")
+    made.add_argument("--store", metavar="FILE", help="the SQLite file that has the run")
+
+
+def _replay(given: argparse.Namespace) -> int:
+    from toolkit.errors import ReplayError
+    from toolkit.replay import replay
+
+    try:
+        run = replay(_recorded(given).run)
+    except ReplayError as error:
+        print(f"toolkit: {error}", file=sys.stderr)
+        return FOUND
+    print(f"Run {run.id} comes out as recorded: {run.turns} turns, {run.tool_calls} calls.")
+    return DONE
+
+
+def _add_trace(commands: Any) -> None:
+    made = _command(
+        commands, "trace", _trace, "Show a recorded run as a tree or a timeline.", "trace run.json --html run.html"
+    )
+    made.add_argument("run", metavar="RUN", help="a file that `run --save` wrote, or with --store the id of a run")
+    made.add_argument("--store", metavar="FILE", help="the SQLite file that has the run")
+    made.add_argument("--html", metavar="FILE", help="write a timeline into this file")
+
+
+def _trace(given: argparse.Namespace) -> int:
+    result = _recorded(given)
+    if given.html:
+        result.save_html(given.html)
+    else:
+        print(result.tree())
+    return DONE
+
+
+def _recorded(given: argparse.Namespace) -> RunResult:
+    if not given.store:
+        return RunResult.from_json(Path(given.run).read_text(encoding="utf-8"))
+    from toolkit.store import SQLiteStore
+
+    return SQLiteStore(_existing(given.store)).result(given.run)
+
+
+def _existing(path: str) -> str:
+    if not Path(path).is_file():
+        raise FileNotFoundError(errno.ENOENT, "no such file", path)
+    return path
+
+
+# The rest
+
+
+def _add_audit(commands: Any) -> None:
+    audit = commands.add_parser("audit", help="Verify an audit file.").add_subparsers(metavar="COMMAND", required=True)
+    about = "Find lines of an audit that were edited, removed, reordered or cut off."
+    made = _command(audit, "verify", _verify, about, "audit verify audit.jsonl")
+    made.add_argument("file", metavar="FILE")
+    made.add_argument("--last", metavar="HASH", help="the hash of the last line, kept elsewhere")
+    made.add_argument("--json", action="store_true", help="what was found as JSON")
+
+
+def _verify(given: argparse.Namespace) -> int:
+    from toolkit.audit import verify
+
+    found = verify(given.file, last=given.last)
+    if given.json:
+        _print_json(dataclasses.asdict(found))
+    else:
+        print(found)
+    return DONE if found.is_intact else FOUND
+
+
+def _add_eval(commands: Any) -> None:
+    about = "Measure how often a model calls the tools that it should."
+    made = _command(commands, "eval", _eval, about, "eval cases.yaml --tools my_tools.py --baseline last.json")
+    made.add_argument("cases", metavar="CASES", help="a file of cases: .yaml, .jsonl, or of the Berkeley leaderboard")
+    made.add_argument("--tools", metavar="TOOLS", help=_TOOLS)
+    made.add_argument("--model", help="the model to ask")
+    made.add_argument("--base-url", metavar="URL", help="the server of the model")
+    made.add_argument("--repeat", type=int, default=1, metavar="N", help="how often each case is asked (1)")
+    made.add_argument("--concurrency", type=int, default=1, metavar="N", help="how many at once (1)")
+    made.add_argument("--seed", type=int, metavar="N", help="a seed for the model")
+    made.add_argument("--baseline", metavar="FILE", help="a saved report: exit with 1 where this one is worse")
+    made.add_argument("--min-rate", type=float, metavar="SHARE", help="exit with 1 where fewer cases pass (0 to 1)")
+    made.add_argument("--save", metavar="FILE", help="write the report, a baseline for later")
+    made.add_argument("--html", metavar="FILE", help="write the report as a page")
+
+
+def _eval(given: argparse.Namespace) -> int:
+    from toolkit.evals import evaluate, load_cases
+
+    report = evaluate(
+        load_cases(given.cases),
+        tools=given.tools,
+        model=given.model,
+        repeat=given.repeat,
+        concurrency=given.concurrency,
+        seed=given.seed,
+        save_to=given.save,
+        **({"base_url": given.base_url} if given.base_url else {}),
+    )
+    print(report)
+    if given.html:
+        report.write_html(given.html)
+    code = DONE if given.min_rate is None or report.pass_rate.value >= given.min_rate else FOUND
+    if given.baseline:
+        comparison = report.compare(given.baseline)
+        print(comparison)
+        code = code or comparison.exit_code
+    return code
+
+
+def _add_mcp(commands: Any) -> None:
+    mcp = commands.add_parser("mcp", help="Serve tools over MCP.").add_subparsers(metavar="COMMAND", required=True)
+    made = _command(mcp, "serve", _serve, "Serve tools to MCP clients.", "mcp serve my_tools.py --http --port 8000")
+    made.add_argument("tools", metavar="TOOLS", help=_TOOLS)
+    made.add_argument("--name", default="toolkit", help="the name of the server")
+    made.add_argument("--http", action="store_true", help="over streamable HTTP, not over standard input and output")
+    made.add_argument("--host", default="127.0.0.1", help="the address to listen at (127.0.0.1)")
+    made.add_argument("--port", type=int, default=8000, help="the port to listen at (8000)")
+    made.add_argument("--sensitive", action="store_true", help="serve tools of the tier sensitive, too")
+
+
+def _serve(given: argparse.Namespace) -> int:
+    from toolkit.mcp import serve
+
+    registry: ToolRegistry = import_tools(given.tools)
+    tiers: tuple[Permission, ...] = ("read", "write", *(("sensitive",) if given.sensitive else ()))
+    serve(
+        registry,
+        name=given.name,
+        tiers=tiers,
+        transport="http" if given.http else "stdio",
+        host=given.host,
+        port=given.port,
+    )
+    return DONE
