@@ -22,7 +22,6 @@ DONE, FOUND, WRONG, PAUSED, INTERRUPTED = 0, 1, 2, 3, 130
 _CODES = """
 exit codes: 0 done; 1 there is something to mend (findings, a budget passed, a regression, an audit that is not
 intact, a run without an answer); 2 it could not be done; 3 the run waits for approval; 130 interrupted"""
-_TOOLS = "where the tools are: package.module, package.module:name or path/to/file.py"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -53,41 +52,23 @@ def _parser() -> argparse.ArgumentParser:
         epilog="toolkit COMMAND --help has an example of each." + _CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for add in (_add_tools, _add_lint, _add_cost, _add_run, _add_resume, _add_runs, _add_replay, _add_trace):
-        add(commands)
-    for add in (_add_audit, _add_eval, _add_mcp):
-        add(commands)
+    groups = {"": parser.add_subparsers(metavar="COMMAND", required=True)}
+    for words, command, about, arguments, example in _COMMANDS:
+        group, _, name = words.rpartition(" ")
+        if group not in groups:
+            added = groups[""].add_parser(group, help=about)
+            groups[group] = added.add_subparsers(metavar="COMMAND", required=True)
+        made = groups[group].add_parser(
+            name, help=about, description=about, epilog=f"example: toolkit {words} {example}"
+        )
+        made.set_defaults(command=command)
+        for argument in arguments.split():
+            made.add_argument(argument.lower() if argument.isupper() else argument, **_ARGUMENTS[argument])
     return parser
-
-
-def _command(
-    commands: Any, name: str, command: Callable[[argparse.Namespace], int], about: str, example: str
-) -> argparse.ArgumentParser:
-    made: argparse.ArgumentParser = commands.add_parser(
-        name,
-        help=about,
-        description=about,
-        epilog=f"example: toolkit {example}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    made.set_defaults(command=command)
-    return made
 
 
 def _print_json(value: Any) -> None:
     print(json.dumps(value, ensure_ascii=False, indent=2, default=str))
-
-
-# Tools
-
-
-def _add_tools(commands: Any) -> None:
-    made = _command(commands, "tools", _tools, "List tools, or show what a model gets of them.", "tools my_tools.py")
-    made.add_argument("tools", metavar="TOOLS", help=_TOOLS)
-    made.add_argument("--schema", action="store_true", help="their schemas, as Chat Completions has them")
-    made.add_argument("--explain", metavar="NAME", help="the exact JSON of one tool on each wire")
-    made.add_argument("--json", action="store_true", help="the list as JSON")
 
 
 def _tools(given: argparse.Namespace) -> int:
@@ -105,16 +86,6 @@ def _tools(given: argparse.Namespace) -> int:
     return DONE
 
 
-def _add_lint(commands: Any) -> None:
-    made = _command(
-        commands, "lint", _lint, "Find what models trip over in tools.", "lint my_tools.py --ignore reads-alike"
-    )
-    made.add_argument("tools", metavar="TOOLS", help=_TOOLS)
-    made.add_argument("--ignore", action="append", default=[], metavar="RULE", help="a rule, or TOOL:RULE; repeatable")
-    made.add_argument("--hints", action="store_true", help="count hints as findings for the exit code, too")
-    made.add_argument("--json", action="store_true", help="the findings as JSON")
-
-
 def _lint(given: argparse.Namespace) -> int:
     from toolkit.lint import lint_tools
 
@@ -126,81 +97,15 @@ def _lint(given: argparse.Namespace) -> int:
     return FOUND if any(given.hints or finding.severity != "hint" for finding in findings) else DONE
 
 
-def _add_cost(commands: Any) -> None:
-    about = "Tell how many tokens tools add to each request."
-    made = _command(commands, "cost", _cost, about, "cost my_tools.py --model gpt-5.4-mini --max-tokens 2000")
-    made.add_argument("tools", metavar="TOOLS", help=_TOOLS)
-    made.add_argument("--model", help="count with this model, by two tiny requests; else it is an estimate")
-    made.add_argument("--max-tokens", type=int, metavar="N", help="a budget: exit with 1 where it is passed")
-    made.add_argument("--json", action="store_true", help="the counts as JSON")
-
-
 def _cost(given: argparse.Namespace) -> int:
     from toolkit.cost import schema_cost
 
-    cost = schema_cost(import_tools(given.tools), model=given.model)
+    cost = schema_cost(import_tools(given.tools), model=given.model, base_url=given.base_url)
     if given.json:
         _print_json(dataclasses.asdict(cost))
     else:
         print(cost)
     return FOUND if given.max_tokens is not None and cost.exceeds(given.max_tokens) else DONE
-
-
-# Runs
-
-
-def _add_run(commands: Any) -> None:
-    made = _command(
-        commands, "run", _run, "Ask a model, with tools.", 'run "What is due today?" --tools my_tools.py --live'
-    )
-    made.add_argument("prompt", metavar="PROMPT", help="the user's message; - reads it from standard input")
-    made.add_argument("--instructions", help="the system text")
-    made.add_argument("--max-turns", type=int, default=10, metavar="N", help="requests to the model at most (10)")
-    made.add_argument("--plan", action="store_true", help="run only tools that read, and show what else it wants to do")
-    made.add_argument("--run-id", metavar="ID", help="the id of the run in its store")
-    _add_setting(made)
-
-
-def _add_resume(commands: Any) -> None:
-    about = "Go on with a run that waits for approval, or that was broken off."
-    made = _command(
-        commands, "resume", _resume, about, "resume RUN_ID --store runs.db --tools my_tools.py --approve CALL_ID"
-    )
-    made.add_argument("run", metavar="RUN", help="a file that `run --save` wrote, or with --store the id of a run")
-    made.add_argument("--approve", action="append", default=[], metavar="CALL_ID", help="repeatable")
-    made.add_argument("--deny", action="append", default=[], metavar="CALL_ID[=REASON]", help="repeatable")
-    _add_setting(made)
-
-
-def _add_setting(made: argparse.ArgumentParser) -> None:
-    made.add_argument("--tools", metavar="TOOLS", help=f"{_TOOLS}; without it the run has none")
-    made.add_argument(
-        "--model", help="a name, responses:NAME, anthropic:NAME, react:NAME, local; else as in the README"
-    )
-    made.add_argument("--base-url", metavar="URL", help="the server of the model")
-    made.add_argument("--ask", action="store_true", help="ask here about calls of sensitive tools")
-    made.add_argument("--store", metavar="FILE", help="keep every step in this SQLite file")
-    made.add_argument("--audit", metavar="FILE", help="write calls that change something into this file")
-    made.add_argument("--live", action="store_true", help="show each step on standard error")
-    made.add_argument("--save", metavar="FILE", help="write the run as JSON, to resume, replay or trace it")
-    made.add_argument("--html", metavar="FILE", help="write the run as a timeline")
-    made.add_argument("--json", action="store_true", help="print the whole run as JSON, not only its answer")
-
-
-def _setting(given: argparse.Namespace) -> dict[str, Any]:
-    from toolkit.approval import ask_in_terminal
-    from toolkit.display import live
-    from toolkit.store import SQLiteStore
-
-    return {
-        "tools": import_tools(given.tools) if given.tools else (),
-        "model": given.model,
-        "base_url": given.base_url,
-        "approve": ask_in_terminal if given.ask else None,
-        "store": SQLiteStore(given.store) if given.store else None,
-        "audit": given.audit,
-        "on_event": live() if given.live else None,
-    }
 
 
 def _run(given: argparse.Namespace) -> int:
@@ -234,6 +139,22 @@ def _resume(given: argparse.Namespace) -> int:
     return _came_of(resume(saved, verdicts, **_setting(given)), given)
 
 
+def _setting(given: argparse.Namespace) -> dict[str, Any]:
+    from toolkit.approval import ask_in_terminal
+    from toolkit.display import live
+    from toolkit.store import SQLiteStore
+
+    return {
+        "tools": import_tools(given.tools) if given.tools else (),
+        "model": given.model,
+        "base_url": given.base_url,
+        "approve": ask_in_terminal if given.ask else None,
+        "store": SQLiteStore(given.store) if given.store else None,
+        "audit": given.audit,
+        "on_event": live() if given.live else None,
+    }
+
+
 def _came_of(result: RunResult, given: argparse.Namespace) -> int:
     if given.save:
         Path(given.save).write_text(result.to_json(), encoding="utf-8")
@@ -255,13 +176,6 @@ def _came_of(result: RunResult, given: argparse.Namespace) -> int:
     return DONE if result.stop_reason == "answered" else FOUND
 
 
-def _add_runs(commands: Any) -> None:
-    made = _command(commands, "runs", _runs, "List the runs of a store.", "runs runs.db --status awaiting_approval")
-    made.add_argument("store", metavar="STORE", help="the SQLite file")
-    made.add_argument("--status", help="only those: running, stopped, or a stop reason")
-    made.add_argument("--json", action="store_true", help="the list as JSON")
-
-
 def _runs(given: argparse.Namespace) -> int:
     from datetime import datetime
 
@@ -276,13 +190,6 @@ def _runs(given: argparse.Namespace) -> int:
     return DONE
 
 
-def _add_replay(commands: Any) -> None:
-    about = "Do a recorded run again, offline, and say whether it comes out as recorded."
-    made = _command(commands, "replay", _replay, about, "replay run.json")
-    made.add_argument("run", metavar="RUN", help="a file that `run --save` wrote, or with --store the id of a run")
-    made.add_argument("--store", metavar="FILE", help="the SQLite file that has the run")
-
-
 def _replay(given: argparse.Namespace) -> int:
     from toolkit.errors import ReplayError
     from toolkit.replay import replay
@@ -294,15 +201,6 @@ def _replay(given: argparse.Namespace) -> int:
         return FOUND
     print(f"Run {run.id} comes out as recorded: {run.turns} turns, {run.tool_calls} calls.")
     return DONE
-
-
-def _add_trace(commands: Any) -> None:
-    made = _command(
-        commands, "trace", _trace, "Show a recorded run as a tree or a timeline.", "trace run.json --html run.html"
-    )
-    made.add_argument("run", metavar="RUN", help="a file that `run --save` wrote, or with --store the id of a run")
-    made.add_argument("--store", metavar="FILE", help="the SQLite file that has the run")
-    made.add_argument("--html", metavar="FILE", help="write a timeline into this file")
 
 
 def _trace(given: argparse.Namespace) -> int:
@@ -328,18 +226,6 @@ def _existing(path: str) -> str:
     return path
 
 
-# The rest
-
-
-def _add_audit(commands: Any) -> None:
-    audit = commands.add_parser("audit", help="Verify an audit file.").add_subparsers(metavar="COMMAND", required=True)
-    about = "Find lines of an audit that were edited, removed, reordered or cut off."
-    made = _command(audit, "verify", _verify, about, "audit verify audit.jsonl")
-    made.add_argument("file", metavar="FILE")
-    made.add_argument("--last", metavar="HASH", help="the hash of the last line, kept elsewhere")
-    made.add_argument("--json", action="store_true", help="what was found as JSON")
-
-
 def _verify(given: argparse.Namespace) -> int:
     from toolkit.audit import verify
 
@@ -349,22 +235,6 @@ def _verify(given: argparse.Namespace) -> int:
     else:
         print(found)
     return DONE if found.is_intact else FOUND
-
-
-def _add_eval(commands: Any) -> None:
-    about = "Measure how often a model calls the tools that it should."
-    made = _command(commands, "eval", _eval, about, "eval cases.yaml --tools my_tools.py --baseline last.json")
-    made.add_argument("cases", metavar="CASES", help="a file of cases: .yaml, .jsonl, or of the Berkeley leaderboard")
-    made.add_argument("--tools", metavar="TOOLS", help=_TOOLS)
-    made.add_argument("--model", help="the model to ask")
-    made.add_argument("--base-url", metavar="URL", help="the server of the model")
-    made.add_argument("--repeat", type=int, default=1, metavar="N", help="how often each case is asked (1)")
-    made.add_argument("--concurrency", type=int, default=1, metavar="N", help="how many at once (1)")
-    made.add_argument("--seed", type=int, metavar="N", help="a seed for the model")
-    made.add_argument("--baseline", metavar="FILE", help="a saved report: exit with 1 where this one is worse")
-    made.add_argument("--min-rate", type=float, metavar="SHARE", help="exit with 1 where fewer cases pass (0 to 1)")
-    made.add_argument("--save", metavar="FILE", help="write the report, a baseline for later")
-    made.add_argument("--html", metavar="FILE", help="write the report as a page")
 
 
 def _eval(given: argparse.Namespace) -> int:
@@ -391,17 +261,6 @@ def _eval(given: argparse.Namespace) -> int:
     return code
 
 
-def _add_mcp(commands: Any) -> None:
-    mcp = commands.add_parser("mcp", help="Serve tools over MCP.").add_subparsers(metavar="COMMAND", required=True)
-    made = _command(mcp, "serve", _serve, "Serve tools to MCP clients.", "mcp serve my_tools.py --http --port 8000")
-    made.add_argument("tools", metavar="TOOLS", help=_TOOLS)
-    made.add_argument("--name", default="toolkit", help="the name of the server")
-    made.add_argument("--http", action="store_true", help="over streamable HTTP, not over standard input and output")
-    made.add_argument("--host", default="127.0.0.1", help="the address to listen at (127.0.0.1)")
-    made.add_argument("--port", type=int, default=8000, help="the port to listen at (8000)")
-    made.add_argument("--sensitive", action="store_true", help="serve tools of the tier sensitive, too")
-
-
 def _serve(given: argparse.Namespace) -> int:
     from toolkit.mcp import serve
 
@@ -416,3 +275,72 @@ def _serve(given: argparse.Namespace) -> int:
         port=given.port,
     )
     return DONE
+
+
+# Each command: its words, its function, what it does, its arguments, and an example of them.
+_SETTING = "--tools --model --base-url --ask --store --audit --live --save --html --json"
+_COMMANDS: tuple[tuple[str, Callable[[argparse.Namespace], int], str, str, str], ...] = (
+    ("tools", _tools, "List tools, or show what a model gets of them.",
+     "TOOLS --schema --explain --json", "my_tools.py"),
+    ("lint", _lint, "Find what models trip over in tools.",
+     "TOOLS --ignore --hints --json", "my_tools.py --ignore reads-alike"),
+    ("cost", _cost, "Tell how many tokens tools add to each request.",
+     "TOOLS --model --base-url --max-tokens --json", "my_tools.py --model gpt-5.4-mini --max-tokens 2000"),
+    ("run", _run, "Ask a model, with tools.",
+     f"PROMPT --instructions --max-turns --plan --run-id {_SETTING}", '"What is due?" --tools my_tools.py --live'),
+    ("resume", _resume, "Go on with a run that waits for approval, or that was broken off.",
+     f"RUN --approve --deny {_SETTING}", "RUN_ID --store runs.db --tools my_tools.py --approve CALL_ID"),
+    ("runs", _runs, "List the runs of a store.", "STORE --status --json", "runs.db --status awaiting_approval"),
+    ("replay", _replay, "Do a recorded run again, offline, and say whether it comes out as recorded.",
+     "RUN --store", "run.json"),
+    ("trace", _trace, "Show a recorded run as a tree or a timeline.", "RUN --store --html", "run.json --html run.html"),
+    ("audit verify", _verify, "Find lines of an audit that were edited, removed, reordered or cut off.",
+     "FILE --last --json", "audit.jsonl"),
+    ("eval", _eval, "Measure how often a model calls the tools that it should.",
+     "CASES --tools --model --base-url --repeat --concurrency --seed --baseline --min-rate --save --html",
+     "cases.yaml --tools my_tools.py --baseline last.json"),
+    ("mcp serve", _serve, "Serve tools to MCP clients.",
+     "TOOLS --name --http --host --port --sensitive", "my_tools.py --http --port 8000"),
+)  # fmt: skip
+_TOOLS = "where the tools are: package.module, package.module:name or path/to/file.py"
+_ARGUMENTS: dict[str, dict[str, Any]] = {
+    "TOOLS": {"metavar": "TOOLS", "help": _TOOLS},
+    "PROMPT": {"metavar": "PROMPT", "help": "the user's message; - reads it from standard input"},
+    "RUN": {"metavar": "RUN", "help": "a file that --save wrote, or with --store the id of a run"},
+    "STORE": {"metavar": "STORE", "help": "the SQLite file"},
+    "FILE": {"metavar": "FILE", "help": "the audit file"},
+    "CASES": {"metavar": "CASES", "help": "a file of cases: .yaml, .jsonl, or of the Berkeley leaderboard"},
+    "--tools": {"metavar": "TOOLS", "help": f"{_TOOLS}; without it there are none"},
+    "--schema": {"action": "store_true", "help": "their schemas, as Chat Completions has them"},
+    "--explain": {"metavar": "NAME", "help": "the exact JSON of one tool on each wire"},
+    "--json": {"action": "store_true", "help": "print JSON"},
+    "--ignore": {"action": "append", "default": [], "metavar": "RULE", "help": "a rule, or TOOL:RULE; repeatable"},
+    "--hints": {"action": "store_true", "help": "count hints as findings for the exit code, too"},
+    "--model": {"help": "a name, responses:NAME, anthropic:NAME, react:NAME, local; else as in the README"},
+    "--base-url": {"metavar": "URL", "help": "the server of the model"},
+    "--max-tokens": {"type": int, "metavar": "N", "help": "a budget: exit with 1 where it is passed"},
+    "--instructions": {"help": "the system text"},
+    "--max-turns": {"type": int, "default": 10, "metavar": "N", "help": "requests to the model at most (10)"},
+    "--plan": {"action": "store_true", "help": "run only tools that read, and show what else it wants to do"},
+    "--run-id": {"metavar": "ID", "help": "the id of the run in its store"},
+    "--approve": {"action": "append", "default": [], "metavar": "CALL_ID", "help": "repeatable"},
+    "--deny": {"action": "append", "default": [], "metavar": "CALL_ID[=REASON]", "help": "repeatable"},
+    "--ask": {"action": "store_true", "help": "ask here about calls of sensitive tools"},
+    "--store": {"metavar": "FILE", "help": "the SQLite file that keeps the run"},
+    "--audit": {"metavar": "FILE", "help": "write calls that change something into this file"},
+    "--live": {"action": "store_true", "help": "show each step on standard error"},
+    "--save": {"metavar": "FILE", "help": "write what came out as JSON, to go on from or to compare with"},
+    "--html": {"metavar": "FILE", "help": "write what came out as a page"},
+    "--status": {"help": "only those: running, stopped, or a stop reason"},
+    "--last": {"metavar": "HASH", "help": "the hash of the last line, kept elsewhere"},
+    "--repeat": {"type": int, "default": 1, "metavar": "N", "help": "how often each case is asked (1)"},
+    "--concurrency": {"type": int, "default": 1, "metavar": "N", "help": "how many cases at once (1)"},
+    "--seed": {"type": int, "metavar": "N", "help": "a seed for the model"},
+    "--baseline": {"metavar": "FILE", "help": "a saved report: exit with 1 where this one is worse"},
+    "--min-rate": {"type": float, "metavar": "SHARE", "help": "exit with 1 where fewer cases pass (0 to 1)"},
+    "--name": {"default": "toolkit", "help": "the name of the server"},
+    "--http": {"action": "store_true", "help": "over streamable HTTP, not over standard input and output"},
+    "--host": {"default": "127.0.0.1", "help": "the address to listen at (127.0.0.1)"},
+    "--port": {"type": int, "default": 8000, "help": "the port to listen at (8000)"},
+    "--sensitive": {"action": "store_true", "help": "serve tools of the tier sensitive, too"},
+}
