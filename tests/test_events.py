@@ -32,7 +32,7 @@ def script() -> ScriptedModel:
 
 
 FIELDS = {
-    "run_start": {"model", "tools", "max_turns", "parent_call_id"},
+    "run_start": {"model", "provider", "tools", "max_turns", "parent_call_id"},
     "model_request": {"model", "messages", "tools", "tool_choice"},
     "model_reply": {
         *("model", "text", "tool_calls", "finish", "time_ms"),
@@ -40,7 +40,7 @@ FIELDS = {
     },
     "tool_call_request": {"tool_call_id", "tool_name", "arguments", "raw_arguments", "repairs", "model"},
     "tool_exec_result": {
-        *("tool_call_id", "tool_name", "success", "status", "approval"),
+        *("tool_call_id", "tool_name", "success", "status", "error_type", "approval"),
         *("started_ms", "time_ms", "result_preview", "repairs"),
     },
     "run_end": {"stop_reason", "turns", "input_tokens", "output_tokens", "time_ms"},

@@ -67,7 +67,7 @@ class Setting:
 
     def begin(self, run: Run) -> None:
         if self.sinks:
-            events.tell(self.sinks, events.run_started(run, self.model.name, tuple(self.tools)))
+            events.tell(self.sinks, events.run_started(run, self.model.name, self.model.provider, self.tools))
 
     def halt(self, run: Run) -> threads.Halt:
         """What ends a step that waits: the caller's flag, and the end of the run's time."""
