@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from toolkit import Message, Reply, RunResult, ScriptedModel, ToolCall, ToolRegistry, Usage
+from toolkit import Message, Model, Reply, RunResult, ScriptedModel, ToolCall, ToolError, ToolRegistry, Usage
 from toolkit.events import Event, without_content, write_lines
+from toolkit.local import LocalModel
 
 Runner = Callable[..., RunResult]
 SECRET = "told in confidence"
@@ -61,11 +62,66 @@ def test_every_event_has_its_fields(run: Runner) -> None:
     assert (reply["cached_tokens"], reply["reasoning_tokens"]) == (3, 2)
 
 
+def test_an_event_has_the_value_that_it_tells_of(run: Runner) -> None:
+    events: list[Event] = []
+    registry = tools()
+    result = run("q", model=script(), tools=registry, on_event=events.append)
+    subjects: dict[str, Any] = {}
+    for event in events:
+        subjects.setdefault(event.name, event.subject)
+    assert list(subjects["run_start"]) == ["repeat"]
+    assert subjects["run_start"]["repeat"].description == "Repeat a text."
+    assert subjects["model_request"] == result.messages[:1]
+    assert subjects["model_reply"].message.text == SECRET
+    assert subjects["tool_exec_result"] == result.messages[2].tool_results[0]
+    assert "subject" not in "".join(event.to_json() for event in events)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "status", "error_type"),
+    [
+        ("repeat", {"text": "x"}, "ok", ""),
+        ("fail", {"text": "x"}, "error", "failed"),
+        ("repeat", {}, "not_executed", "malformed"),
+        ("guarded", {"text": "x"}, "not_executed", "denied"),
+    ],
+)
+def test_a_result_says_what_kind_of_error_it_is(
+    run: Runner, name: str, arguments: dict[str, Any], status: str, error_type: str
+) -> None:
+    def fail(text: str) -> str:
+        raise ToolError(text)
+
+    registry = tools()
+    registry.register_tool(fail)
+    registry.register_tool(fail, name="guarded", permission="sensitive")
+    events: list[Event] = []
+    model = ScriptedModel([ToolCall("c", name, arguments), "done"])
+    run("q", model=model, tools=registry, on_event=events.append, approve=lambda call: "deny")
+    (told,) = (event.data for event in events if event.name == "tool_exec_result")
+    assert (told["status"], told["error_type"]) == (status, error_type)
+
+
+@pytest.mark.parametrize(
+    ("model", "provider"),
+    [
+        (Model("m", base_url="http://127.0.0.1:9"), "openai"),
+        (Model("m", wire="anthropic", base_url="http://127.0.0.1:9"), "anthropic"),
+        (LocalModel(), "llama.cpp"),
+        (ScriptedModel([]), "scripted"),
+    ],
+    ids=lambda given: given if isinstance(given, str) else type(given).__name__,
+)
+def test_a_model_names_its_provider(model: Model, provider: str) -> None:
+    assert model.provider == provider
+
+
 def test_content_can_stay_out(run: Runner) -> None:
     events: list[Event] = []
     run("q", model=script(), tools=tools(), on_event=without_content(events.append))
     assert {event.name: set(event.data) for event in events} == FIELDS, "the fields stay, without their values"
     assert SECRET not in "".join(event.to_json() for event in events)
+    assert [event.subject for event in events] == [None] * len(events)
 
 
 def test_content_stays_in_a_share_of_the_runs(run: Runner) -> None:

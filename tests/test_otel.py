@@ -6,9 +6,11 @@ import asyncio
 import contextlib
 import gc
 import gzip
+import importlib
 import itertools
 import json
 import logging
+import sys
 import threading
 import weakref
 from collections import Counter
@@ -142,6 +144,7 @@ def test_a_run_is_a_tree_of_spans(run: Runner, traced: Traced) -> None:
         "gen_ai.tool.type": "function",
         "gen_ai.tool.call.id": "c",
         "gen_ai.tool.description": "Double a number.",
+        "toolkit.status": "ok",
     }
     kinds = {span.name.split()[0]: span.kind for span in traced.spans}
     assert kinds == {"invoke_agent": SpanKind.INTERNAL, "chat": SpanKind.CLIENT, "execute_tool": SpanKind.INTERNAL}
@@ -341,6 +344,37 @@ def test_an_interrupted_run_ends_its_spans(run: Runner, traced: Traced) -> None:
     errors = {span.name: attributes(span).get("error.type") for span in traced.spans}
     stopped = dict.fromkeys(("execute_tool stop", "execute_tool stay", "invoke_agent"), "KeyboardInterrupt")
     assert errors == {"chat scripted": None, **stopped}
+
+
+def test_a_cancelled_task_ends_its_spans(traced: Traced) -> None:
+    async def cancel_within() -> None:
+        started = asyncio.Event()
+
+        async def stay(number: int) -> None:
+            started.set()
+            await asyncio.sleep(30)
+
+        model = ScriptedModel([call("c", "stay", number=1)])
+        running = asyncio.ensure_future(
+            arun_agent_with_tools("q", model=model, tools=[stay], on_event=traced.sink, run_id="r")
+        )
+        await started.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(cancel_within())
+    assert traced.tree() == [{"invoke_agent": [{"chat scripted": []}, {"execute_tool stay": []}]}]
+    for span in (traced.one("invoke_agent"), traced.one("execute_tool stay")):
+        assert attributes(span)["error.type"] == "CancelledError"
+
+
+def test_a_planned_call_says_that_it_did_not_run(run: Runner, traced: Traced) -> None:
+    model = ScriptedModel([call("c", "double", number=4), "planned"])
+    run("q", model=model, tools=[double], on_event=traced.sink, mode="plan")
+    span = traced.one("execute_tool double")
+    assert attributes(span)["toolkit.status"] == "not_executed"
+    assert span.status.status_code is StatusCode.UNSET
 
 
 def test_a_request_that_is_left_behind_ends(traced: Traced) -> None:
@@ -710,6 +744,13 @@ def test_without_a_receiver_a_run_goes_on(run: Runner, caplog: Any) -> None:
 
 
 # Without anything
+
+
+def test_without_opentelemetry_the_import_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "toolkit.otel")
+    monkeypatch.setitem(sys.modules, "opentelemetry", None)
+    with pytest.raises(ImportError, match=r"pip install 'toolkit-agent\[otel\]'"):
+        importlib.import_module("toolkit.otel")
 
 
 def test_without_a_provider_nothing_happens(run: Runner) -> None:

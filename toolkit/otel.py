@@ -155,7 +155,7 @@ class Tracing:
         named = {"gen_ai.conversation.id": leg.run_id}
         leg.chat = chat = self._begin("chat", event.data["model"], leg.run.counted, named, trace.SpanKind.CLIENT)
         leg.tokens.append(context.attach(trace.set_span_in_context(chat.span)))
-        if self.capture_content and event.subject:
+        if self._captures(chat) and event.subject:
             heard = _as_text([each for message in event.subject for each in _written(message)])
             for one in (chat,) if leg.said else (chat, leg.run):
                 one.span.set_attribute("gen_ai.input.messages", heard)
@@ -171,7 +171,7 @@ class Tracing:
             if count := data[f"{kind}_tokens"]:
                 counted = {"gen_ai.operation.name": "chat", "gen_ai.token.type": kind, **chat.counted}
                 self._tokens.record(count, counted)
-        if self.capture_content and isinstance(event.subject, Reply):
+        if self._captures(chat) and isinstance(event.subject, Reply):
             leg.said = _as_text([{**each, "finish_reason": finish} for each in _written(event.subject.message)])
             chat.span.set_attribute("gen_ai.output.messages", leg.said)
 
@@ -201,18 +201,20 @@ class Tracing:
             call = self._begin_call(leg, asked, leg.batch + round(data["started_ms"] * 1e6))
         if call is None:
             return  # given up just as it began: ended with the run
+        call.span.set_attribute("toolkit.status", data["status"])
         if data["approval"]:
             call.span.set_attribute("toolkit.approval", data["approval"])
-        if self.capture_content and isinstance(event.subject, ToolResult):
+        if self._captures(call) and isinstance(event.subject, ToolResult):
             call.span.set_attribute("gen_ai.tool.call.result", whole_characters(event.subject.content))
         ended = min(call.began + round(data["time_ms"] * 1e6), time.time_ns())
         self._end(call, data["error_type"], ended, counts=data["status"] != "not_executed")
 
     def _end_run(self, leg: _Leg, event: Event) -> None:
         error, stop_reason = event.data.get("error", ""), event.data.get("stop_reason", "")
+        leg.asked.clear()  # what begins from here on is nobody's concern
         try:
             self._end_chat(leg, error or stop_reason)
-            for call in leg.calls.values():
+            for call in list(leg.calls.values()):
                 self._end(call, error or "interrupted")
             if stop_reason:
                 leg.run.span.set_attribute("toolkit.stop_reason", stop_reason)
@@ -222,6 +224,9 @@ class Tracing:
         finally:
             while leg.tokens:
                 context.detach(leg.tokens.pop())
+
+    def _captures(self, one: _Open) -> bool:
+        return self.capture_content and one.span.is_recording()
 
     def _begin(
         self,
