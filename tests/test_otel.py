@@ -24,6 +24,7 @@ import pytest
 pytest.importorskip("opentelemetry.sdk", reason="collects the spans")
 
 from opentelemetry import context, trace
+from opentelemetry.metrics import NoOpMeter, NoOpMeterProvider
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
@@ -422,6 +423,33 @@ def test_what_fails_in_a_trace_breaks_no_run(run: Runner, traced: Traced, on: st
     with caplog.at_level(logging.CRITICAL):
         assert str(run("q", model=model, tools=[double], on_event=traced.sink)) == "8"
         assert context.get_current() == before
+
+
+class BrokenMeters(NoOpMeterProvider):
+    """Its instruments are made, and fail."""
+
+    def get_meter(self, *_: Any, **__: Any) -> Any:
+        class Broken(NoOpMeter):
+            def create_histogram(self, *_: Any, **__: Any) -> Any:
+                return object()
+
+        return Broken("broken")
+
+
+def test_what_fails_in_a_metric_breaks_no_run_and_no_context(run: Runner, caplog: Any) -> None:
+    sink = Tracing(tracer_provider=TracerProvider(), meter_provider=BrokenMeters())
+    before = context.get_current()
+    replies = [Reply(Message("assistant", "", (call("c", "look", number=4),)), Usage(7, 5)), "8"]
+    seen: list[Any] = []
+
+    def look(number: int) -> int:
+        seen.append(trace.get_current_span())
+        return number
+
+    with caplog.at_level(logging.CRITICAL):
+        assert str(run("q", model=ScriptedModel(replies), tools=[look], on_event=sink)) == "8"
+    assert context.get_current() == before
+    assert seen[0].name == "execute_tool look"
 
 
 def test_a_lone_surrogate_reaches_no_exporter(run: Runner) -> None:

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toolkit.events import Event
-from toolkit.messages import Message, Reply, ToolResult, whole_characters
+from toolkit.messages import Message, whole_characters
 from toolkit.tools import Tool
 
 try:
@@ -33,7 +33,7 @@ except ImportError as missing:
     raise ImportError("Traces need OpenTelemetry. Install it: pip install 'toolkit-agent[otel]'.") from missing
 
 CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-"""The environment variable that says whether content is captured; "true" is what its value was before 2025."""
+"""The environment variable that says where content is captured; "true" is an older value for all places."""
 
 _ON_SPANS = ("span_only", "span_and_event", "true")
 _TOKENS = {
@@ -42,13 +42,19 @@ _TOKENS = {
     "cached_tokens": "gen_ai.usage.cache_read.input_tokens",
     "reasoning_tokens": "gen_ai.usage.reasoning.output_tokens",
 }
-_FINISHES = {"refusal": "content_filter"}  # the others have the same names
+_FINISHES = {"refusal": "content_filter"}  # "stop" and "length" are theirs
 _SECONDS = [0.01 * 2**power for power in range(14)]
-_OPERATIONS = {
-    "invoke_agent": ("gen_ai.invoke_agent.duration", "A run, or one leg of it.", [0.1 * 2**n for n in range(13)]),
-    "chat": ("gen_ai.client.operation.duration", "A request to the model.", _SECONDS),
-    "execute_tool": ("gen_ai.execute_tool.duration", "A call of a tool.", _SECONDS),
+_DURATIONS = {
+    "invoke_agent": ("gen_ai.invoke_agent.duration", "s", "A run, or one leg of it.", [0.1 * 2**n for n in range(13)]),
+    "chat": ("gen_ai.client.operation.duration", "s", "A request to the model.", _SECONDS),
+    "execute_tool": ("gen_ai.execute_tool.duration", "s", "A call of a tool.", _SECONDS),
 }
+_USAGE = (
+    "gen_ai.client.token.usage",
+    "{token}",
+    "Tokens of a request to the model.",
+    [4**power for power in range(14)],
+)
 
 
 @dataclass(slots=True)
@@ -56,9 +62,8 @@ class _Open:
     """A span that has not ended."""
 
     span: trace.Span
-    operation: str
     began: int  # nanoseconds since 1970
-    counted: Mapping[str, str]  # the attributes of its metrics
+    counted: Mapping[str, str]  # the attributes of its metrics too
 
 
 @dataclass(slots=True)
@@ -99,16 +104,8 @@ class Tracing:
         self.capture_content = capture_content
         self._tracer = trace.get_tracer("toolkit", tracer_provider=tracer_provider)
         meter = metrics.get_meter("toolkit", meter_provider=meter_provider)
-        self._durations = {
-            operation: meter.create_histogram(name, "s", text, explicit_bucket_boundaries_advisory=buckets)
-            for operation, (name, text, buckets) in _OPERATIONS.items()
-        }
-        self._tokens = meter.create_histogram(
-            "gen_ai.client.token.usage",
-            "{token}",
-            "Tokens of a request to the model.",
-            explicit_bucket_boundaries_advisory=[4**power for power in range(14)],
-        )
+        self._durations = {operation: _histogram(meter, *given) for operation, given in _DURATIONS.items()}
+        self._usage = _histogram(meter, *_USAGE)
         # A run is found by the context in which it runs: neither call ids nor run ids are unique among runs.
         self._key = context.create_key("toolkit.run")
 
@@ -122,9 +119,8 @@ class Tracing:
         match event.name:
             case "model_request":
                 self._begin_chat(leg, event)
-            case "model_reply" if leg.chat:
-                self._tell_reply(leg, leg.chat, event)
-                self._end_chat(leg, "")
+            case "model_reply":
+                self._end_chat(leg, "", event)
             case "route_switch":
                 self._end_chat(leg, "ToolsRefused")
             case "tool_call_request":
@@ -143,17 +139,15 @@ class Tracing:
             context.attach(trace.set_span_in_context(call.span))
 
     def _begin_run(self, event: Event) -> None:
-        names = {
-            "gen_ai.provider.name": event.data["provider"] or "_OTHER",
-            "gen_ai.request.model": event.data["model"],
-        }
-        run = self._begin("invoke_agent", "", names, {"gen_ai.conversation.id": event.run_id})
+        provider = event.data["provider"] or "_OTHER"
+        model = {"gen_ai.provider.name": provider, "gen_ai.request.model": event.data["model"]}
+        run = self._begin("invoke_agent", "", model, {"gen_ai.conversation.id": event.run_id})
         leg = _Leg(event.run_id, run, event.subject or {})
         leg.tokens.append(context.attach(context.set_value(self._key, leg, trace.set_span_in_context(run.span))))
 
     def _begin_chat(self, leg: _Leg, event: Event) -> None:
         named = {"gen_ai.conversation.id": leg.run_id}
-        leg.chat = chat = self._begin("chat", event.data["model"], leg.run.counted, named, trace.SpanKind.CLIENT)
+        leg.chat = chat = self._begin("chat", event.data["model"], leg.run.counted, named)
         leg.tokens.append(context.attach(trace.set_span_in_context(chat.span)))
         if self._captures(chat) and event.subject:
             heard = _as_text([each for message in event.subject for each in _written(message)])
@@ -167,18 +161,18 @@ class Tracing:
         for key, name in _TOKENS.items():
             if count := data[key]:  # 0 where the provider told nothing
                 chat.span.set_attribute(name, count)
-        for kind in ("input", "output"):
-            if count := data[f"{kind}_tokens"]:
-                counted = {"gen_ai.operation.name": "chat", "gen_ai.token.type": kind, **chat.counted}
-                self._tokens.record(count, counted)
-        if self._captures(chat) and isinstance(event.subject, Reply):
+                if key in ("input_tokens", "output_tokens"):  # the others are part of these
+                    self._usage.record(count, {**chat.counted, "gen_ai.token.type": key.removesuffix("_tokens")})
+        if self._captures(chat) and event.subject:
             leg.said = _as_text([{**each, "finish_reason": finish} for each in _written(event.subject.message)])
             chat.span.set_attribute("gen_ai.output.messages", leg.said)
 
-    def _end_chat(self, leg: _Leg, error: str) -> None:
+    def _end_chat(self, leg: _Leg, error: str, reply: Event | None = None) -> None:
         if chat := leg.chat:
             leg.chat = None
             try:
+                if reply:
+                    self._tell_reply(leg, chat, reply)
                 self._end(chat, error)
             finally:
                 context.detach(leg.tokens.pop())
@@ -192,7 +186,7 @@ class Tracing:
             # What could not be read is {}, and the text stands in the other field.
             named["gen_ai.tool.call.arguments"] = _as_text(arguments or asked.data["raw_arguments"])
         counted = {"gen_ai.tool.name": name, "gen_ai.tool.type": "function"}
-        return self._begin("execute_tool", name, counted, named, began=began)
+        return self._begin("execute_tool", name, counted, named, began)
 
     def _end_call(self, leg: _Leg, event: Event) -> None:
         data, call_id = event.data, event.data["tool_call_id"]
@@ -204,7 +198,7 @@ class Tracing:
         call.span.set_attribute("toolkit.status", data["status"])
         if data["approval"]:
             call.span.set_attribute("toolkit.approval", data["approval"])
-        if self._captures(call) and isinstance(event.subject, ToolResult):
+        if self._captures(call) and event.subject:
             call.span.set_attribute("gen_ai.tool.call.result", whole_characters(event.subject.content))
         ended = min(call.began + round(data["time_ms"] * 1e6), time.time_ns())
         self._end(call, data["error_type"], ended, counts=data["status"] != "not_executed")
@@ -229,29 +223,26 @@ class Tracing:
         return self.capture_content and one.span.is_recording()
 
     def _begin(
-        self,
-        operation: str,
-        target: str,
-        counted: Mapping[str, str],
-        named: Mapping[str, str],
-        kind: trace.SpanKind = trace.SpanKind.INTERNAL,
-        began: int | None = None,
+        self, operation: str, target: str, counted: Mapping[str, str], named: Mapping[str, str], began: int = 0
     ) -> _Open:
-        began = began or time.time_ns()
-        attributes = {"gen_ai.operation.name": operation, **counted, **named}
-        span = self._tracer.start_span(f"{operation} {target}".rstrip(), None, kind, attributes, start_time=began)
-        return _Open(span, operation, began, counted)
+        counted = {**counted, "gen_ai.operation.name": operation}
+        kind = trace.SpanKind.CLIENT if operation == "chat" else trace.SpanKind.INTERNAL
+        name, attributes, began = f"{operation} {target}".rstrip(), {**counted, **named}, began or time.time_ns()
+        return _Open(self._tracer.start_span(name, None, kind, attributes, start_time=began), began, counted)
 
-    def _end(self, one: _Open, error: str = "", ended: int | None = None, counts: bool = True) -> None:
-        ended = max(ended or time.time_ns(), one.began)
-        counted = {"gen_ai.operation.name": one.operation, **one.counted}
+    def _end(self, one: _Open, error: str, ended: int = 0, counts: bool = True) -> None:
+        ended, counted = max(ended or time.time_ns(), one.began), dict(one.counted)
         if error:
             counted["error.type"] = error
             one.span.set_attribute("error.type", error)
             one.span.set_status(trace.StatusCode.ERROR)
         if counts:
-            self._durations[one.operation].record((ended - one.began) / 1e9, counted)
+            self._durations[counted["gen_ai.operation.name"]].record((ended - one.began) / 1e9, counted)
         one.span.end(ended)
+
+
+def _histogram(meter: metrics.Meter, name: str, unit: str, text: str, buckets: list[float]) -> metrics.Histogram:
+    return meter.create_histogram(name, unit, text, explicit_bucket_boundaries_advisory=buckets)
 
 
 def _written(message: Message) -> list[dict[str, Any]]:
@@ -259,11 +250,10 @@ def _written(message: Message) -> list[dict[str, Any]]:
     if message.tool_results:
         parts = [{"type": "tool_call_response", "id": r.call_id, "response": r.content} for r in message.tool_results]
         return [{"role": message.role, "parts": [part]} for part in parts]
-    said = [{"type": "text", "content": message.text}] if message.text else []
-    made = [
-        {"type": "tool_call", "id": c.id, "name": c.name, "arguments": dict(c.arguments)} for c in message.tool_calls
-    ]
-    return [{"role": message.role, "parts": [*said, *made]}]
+    said: list[dict[str, Any]] = [{"type": "text", "content": message.text}] if message.text else []
+    for call in message.tool_calls:
+        said.append({"type": "tool_call", "id": call.id, "name": call.name, "arguments": dict(call.arguments)})
+    return [{"role": message.role, "parts": said}]
 
 
 def _as_text(value: Any) -> str:
