@@ -774,6 +774,19 @@ def test_without_a_receiver_a_run_goes_on(run: Runner, caplog: Any) -> None:
 # Without anything
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        pytest.param({"tracer_provider": trace.NoOpTracer()}, "tracer_provider is a provider", id="a tracer"),
+        pytest.param({"meter_provider": NoOpMeter("m")}, "meter_provider is a provider", id="a meter"),
+        pytest.param({"capture_content": "NO_CONTENT"}, "capture_content='NO_CONTENT'", id="no flag"),
+    ],
+)
+def test_what_does_not_fit_is_refused_at_once(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        Tracing(**given)
+
+
 def test_without_opentelemetry_the_import_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "toolkit.otel")
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
