@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from toolkit import Message, Reply, RunResult, ScriptedModel, ToolCall, ToolRegistry, Usage
+from toolkit import Message, Model, Reply, RunResult, ScriptedModel, ToolCall, ToolError, ToolRegistry, Usage
 from toolkit.events import Event, without_content, write_lines
+from toolkit.local import LocalModel
 
 Runner = Callable[..., RunResult]
 SECRET = "told in confidence"
@@ -32,7 +33,7 @@ def script() -> ScriptedModel:
 
 
 FIELDS = {
-    "run_start": {"model", "tools", "max_turns", "parent_call_id"},
+    "run_start": {"model", "provider", "tools", "max_turns", "parent_call_id"},
     "model_request": {"model", "messages", "tools", "tool_choice"},
     "model_reply": {
         *("model", "text", "tool_calls", "finish", "time_ms"),
@@ -40,7 +41,7 @@ FIELDS = {
     },
     "tool_call_request": {"tool_call_id", "tool_name", "arguments", "raw_arguments", "repairs", "model"},
     "tool_exec_result": {
-        *("tool_call_id", "tool_name", "success", "status", "approval"),
+        *("tool_call_id", "tool_name", "success", "status", "error_type", "approval"),
         *("started_ms", "time_ms", "result_preview", "repairs"),
     },
     "run_end": {"stop_reason", "turns", "input_tokens", "output_tokens", "time_ms"},
@@ -61,11 +62,66 @@ def test_every_event_has_its_fields(run: Runner) -> None:
     assert (reply["cached_tokens"], reply["reasoning_tokens"]) == (3, 2)
 
 
+def test_an_event_has_the_value_that_it_tells_of(run: Runner) -> None:
+    events: list[Event] = []
+    registry = tools()
+    result = run("q", model=script(), tools=registry, on_event=events.append)
+    subjects: dict[str, Any] = {}
+    for event in events:
+        subjects.setdefault(event.name, event.subject)
+    assert list(subjects["run_start"]) == ["repeat"]
+    assert subjects["run_start"]["repeat"].description == "Repeat a text."
+    assert subjects["model_request"] == result.messages[:1]
+    assert subjects["model_reply"].message.text == SECRET
+    assert subjects["tool_exec_result"] == result.messages[2].tool_results[0]
+    assert "subject" not in "".join(event.to_json() for event in events)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "status", "error_type"),
+    [
+        ("repeat", {"text": "x"}, "ok", ""),
+        ("fail", {"text": "x"}, "error", "failed"),
+        ("repeat", {}, "not_executed", "malformed"),
+        ("guarded", {"text": "x"}, "not_executed", "denied"),
+    ],
+)
+def test_a_result_says_what_kind_of_error_it_is(
+    run: Runner, name: str, arguments: dict[str, Any], status: str, error_type: str
+) -> None:
+    def fail(text: str) -> str:
+        raise ToolError(text)
+
+    registry = tools()
+    registry.register_tool(fail)
+    registry.register_tool(fail, name="guarded", permission="sensitive")
+    events: list[Event] = []
+    model = ScriptedModel([ToolCall("c", name, arguments), "done"])
+    run("q", model=model, tools=registry, on_event=events.append, approve=lambda call: "deny")
+    (told,) = (event.data for event in events if event.name == "tool_exec_result")
+    assert (told["status"], told["error_type"]) == (status, error_type)
+
+
+@pytest.mark.parametrize(
+    ("model", "provider"),
+    [
+        (Model("m", base_url="http://127.0.0.1:9"), "openai"),
+        (Model("m", wire="anthropic", base_url="http://127.0.0.1:9"), "anthropic"),
+        (LocalModel(), "llama.cpp"),
+        (ScriptedModel([]), "scripted"),
+    ],
+    ids=lambda given: given if isinstance(given, str) else type(given).__name__,
+)
+def test_a_model_names_its_provider(model: Model, provider: str) -> None:
+    assert model.provider == provider
+
+
 def test_content_can_stay_out(run: Runner) -> None:
     events: list[Event] = []
     run("q", model=script(), tools=tools(), on_event=without_content(events.append))
     assert {event.name: set(event.data) for event in events} == FIELDS, "the fields stay, without their values"
     assert SECRET not in "".join(event.to_json() for event in events)
+    assert [event.subject for event in events] == [None] * len(events)
 
 
 def test_content_stays_in_a_share_of_the_runs(run: Runner) -> None:
@@ -132,7 +188,23 @@ class Entering:
             raise RuntimeError("the sink fails")
 
 
-def test_a_sink_enters_the_context_of_each_call(run: Runner) -> None:
+def test_several_sinks_hear_a_run(run: Runner) -> None:
+    one: list[Event] = []
+    two: list[Event] = []
+    run("q", model=script(), tools=tools(), on_event=[one.append, two.append])
+    assert one == two != []
+    with pytest.raises(TypeError, match="on_event is a function, not int"):
+        run("q", model=script(), tools=tools(), on_event=[one.append, 3])
+
+
+@pytest.mark.parametrize("wrap", [lambda sink: sink, without_content], ids=["bare", "without content"])
+def test_a_sink_enters_the_context_of_each_call(run: Runner, wrap: Callable[[Any], Any]) -> None:
+    async def later() -> str:
+        return VISITED.get()
+
+    def returns_coroutine(text: str) -> Any:
+        return later()
+
     async def tell_later(text: str) -> str:
         return VISITED.get()
 
@@ -141,8 +213,9 @@ def test_a_sink_enters_the_context_of_each_call(run: Runner) -> None:
 
     registry = ToolRegistry([tell_later, tell])
     registry.register_tool(tell, name="here", timeout=None)
-    ids = {"a": "tell", "b": "tell_later", "broken": "tell", "d": "here"}
+    registry.register_tool(returns_coroutine)
+    ids = {"a": "tell", "b": "tell_later", "broken": "tell", "d": "here", "e": "returns_coroutine"}
     calls = [ToolCall(call_id, name, {"text": "x"}) for call_id, name in ids.items()]
-    result = run("q", model=ScriptedModel([calls, "done"]), tools=registry, on_event=Entering())
+    result = run("q", model=ScriptedModel([calls, "done"]), tools=registry, on_event=wrap(Entering()))
     assert [call.content for call in result.calls] == list(ids)
     assert VISITED.get() == "", "nothing of it is left in the caller's context"

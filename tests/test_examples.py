@@ -157,6 +157,25 @@ def test_mcp_tools() -> None:
     assert printed.endswith("so I lent The Dispossessed to Shevek.\n")
 
 
+def test_tracing() -> None:
+    pytest.importorskip("opentelemetry.sdk", reason="makes the spans")
+    lines = run_example("tracing.py").splitlines()
+    before, calls, after = lines[:3], lines[3:-2], lines[-2:]
+    assert [line.split(" usage")[0] for line in before] == [
+        "GET /directions",
+        "    invoke_agent",
+        "        chat scripted",
+    ]
+    assert '        execute_tool find_street tool.call.id=c1 tool.call.arguments={"place": "Station"}' in calls
+    failed = (
+        '        execute_tool find_street tool.call.id=c2 tool.call.arguments={"place": "Atlantis"} error.type=failed'
+    )
+    assert calls[calls.index(failed) + 1] == "            query"
+    guide = next(number for number, line in enumerate(calls) if "execute_tool ask_guide" in line)
+    assert calls[guide + 1] == "            invoke_agent"
+    assert after[0] == "        chat scripted usage.input_tokens=300 usage.output_tokens=14"
+
+
 @pytest.mark.local
 def test_quickstart() -> None:
     from toolkit.local import is_installed

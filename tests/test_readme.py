@@ -78,6 +78,10 @@ def test_the_ten_lines_answer(readme: Played) -> None:
     assert second["messages"][-1]["content"] == '{"city":"Tokyo","temp":22,"unit":"celsius"}'
 
 
+def test_a_run_is_traced(readme: Played) -> None:
+    assert str(readme.block("from toolkit.otel").names["result"]) == "Three."
+
+
 def test_tools_are_functions_methods_and_classes(readme: Played) -> None:
     block = readme.block("class Counter(Tool)")
     registry = block.names["registry"]

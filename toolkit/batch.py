@@ -118,6 +118,7 @@ class _Paced(Model):
 
     def __init__(self, model: Model, rate: Rate) -> None:
         self.name, self.info, self.defaults = model.name, model.info, model.defaults
+        self.provider = model.provider
         self._model, self._rate = model, rate
 
     @functools.cached_property

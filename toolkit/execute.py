@@ -261,8 +261,13 @@ def _astart(one: _Ready) -> Any:
 async def _call_in_thread(one: _Ready) -> Any:
     import asyncio
 
-    work = functools.partial(contextvars.copy_context().run, _call, one, settle=False)
-    return await _finish(await asyncio.wrap_future(threads.start(work)), one)
+    context = contextvars.copy_context()
+    came = await asyncio.wrap_future(threads.start(functools.partial(context.run, _call, one, settle=False)))
+    if isinstance(came, Returned | _Raised):
+        return came
+    for variable, value in context.items():  # what is still to be awaited goes on where the call began
+        variable.set(value)
+    return await _finish(came, one)
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +332,7 @@ async def _finish(value: Any, one: _Ready) -> Any:
                 if len(items) > _MOST_ITEMS:
                     break
             value = _bounded(items)
-        return value if isinstance(value, _Raised) else _rendered(value, one)
+        return _rendered(value, one)
     except CancelledError:
         raise
     except BaseException as error:

@@ -37,7 +37,7 @@ class LocalModel(Model):
     def __init__(self, path: str | Path | None = None, **defaults: Any) -> None:
         name = "local" if path is None else f"local:{path}"
         super().__init__(name, info=ModelInfo(structured_output=True, parallel_calls=False), **defaults)
-        self._path = path
+        self.provider, self._path = "llama.cpp", path
 
     @property
     def base_url(self) -> str:

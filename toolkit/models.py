@@ -76,8 +76,11 @@ class Model:
     made from `base_url` and `api_key` (default: the SDK's environment variables). `wire` is "chat", "responses",
     "anthropic" or "react" (tools in the prompt). `retries` is how often a failed request is tried again (429, 5xx, no
     connection, timeout). `defaults` are request fields such as `temperature`, sent as they are; those of a run
-    override them.
+    override them. The attribute `provider` names for traces whose API it speaks ("openai", "anthropic"); set
+    it where you know better.
     """
+
+    provider: str = ""
 
     def __init__(
         self,
@@ -103,6 +106,7 @@ class Model:
         self._transport = Transport(
             sdk, self._dialect.PATH, method, client=client, base_url=base_url, api_key=api_key, retries=retries
         )
+        self.provider = sdk
         self.info = info or ModelInfo(strict=sdk == "openai" and self._transport.is_at(_OPENAI))
 
     def complete(

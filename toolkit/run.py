@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
@@ -40,7 +40,7 @@ def run_agent_with_tools(
     limits: Limits | None = None,
     mode: Literal["run", "plan"] = "run",
     deps: Any = None,
-    on_event: events.Sink | None = None,
+    on_event: events.Sink | Sequence[events.Sink] | None = None,
     on_text: Callable[[str], None] | None = None,
     audit: str | Path | Journal | None = None,
     store: RunStore | None = None,
@@ -70,7 +70,7 @@ def run_agent_with_tools(
     limits: further bounds, see `Limits`.
     mode: "plan" runs only tools with the permission "read"; `result.plan` holds the other calls, to apply later.
     deps: anything; tools find it in their `ToolContext`.
-    on_event: called with each `Event` of the run; its errors are logged and break nothing.
+    on_event: called with each `Event` of the run, or several such; their errors are logged and break nothing.
     on_text: called with the model's text as it comes; the result is the same as without.
     audit: a file, to which each call of a tool that is not "read" is written before it starts and once it has ended.
     store: keeps every step before the next begins, so that `resume(run_id, store=…)` goes on after a crash.
@@ -99,7 +99,7 @@ async def arun_agent_with_tools(
     limits: Limits | None = None,
     mode: Literal["run", "plan"] = "run",
     deps: Any = None,
-    on_event: events.Sink | None = None,
+    on_event: events.Sink | Sequence[events.Sink] | None = None,
     on_text: Callable[[str], None] | None = None,
     audit: str | Path | Journal | None = None,
     store: RunStore | None = None,
@@ -127,7 +127,7 @@ def resume(
     approve: Approver | None = None,
     retrieve: int | Retriever | None = None,
     deps: Any = None,
-    on_event: events.Sink | None = None,
+    on_event: events.Sink | Sequence[events.Sink] | None = None,
     on_text: Callable[[str], None] | None = None,
     max_turns: int | None = None,
     audit: str | Path | Journal | None = None,
@@ -173,7 +173,7 @@ async def aresume(
     approve: Approver | None = None,
     retrieve: int | Retriever | None = None,
     deps: Any = None,
-    on_event: events.Sink | None = None,
+    on_event: events.Sink | Sequence[events.Sink] | None = None,
     on_text: Callable[[str], None] | None = None,
     max_turns: int | None = None,
     audit: str | Path | Journal | None = None,

@@ -20,6 +20,8 @@ class ScriptedModel(Model):
     asked. As a context manager it complains of replies that were not asked for.
     """
 
+    provider = "scripted"
+
     def __init__(self, script: Iterable[Any] | Callable[[ScriptedRequest], Any], *, info: ModelInfo | None = None):
         self.name, self.info, self.defaults = "scripted", info or ModelInfo(), {}
         self._script = script if callable(script) else iter(list(script))

@@ -67,7 +67,7 @@ class Setting:
 
     def begin(self, run: Run) -> None:
         if self.sinks:
-            events.tell(self.sinks, events.run_started(run, self.model.name, tuple(self.tools)))
+            events.tell(self.sinks, events.run_started(run, self.model.name, self.model.provider, self.tools))
 
     def halt(self, run: Run) -> threads.Halt:
         """What ends a step that waits: the caller's flag, and the end of the run's time."""
@@ -123,7 +123,7 @@ def make_setting(
     approve: Approver | None,
     retrieve: int | Retriever | None,
     deps: Any,
-    on_event: events.Sink | None,
+    on_event: events.Sink | Sequence[events.Sink] | None,
     on_text: Callable[[str], None] | None,
     audit: str | Path | Journal | None,
     store: RunStore | None,
@@ -136,7 +136,9 @@ def make_setting(
 ) -> Setting:
     """The setting that the arguments of a run describe; raises TypeError or ValueError for what fits none of them."""
     refuse_strangers(options, parameters)
-    _check(approve=approve, on_event=on_event, on_text=on_text, store=store, cancel=cancel)
+    told = on_event if isinstance(on_event, list | tuple) else [on_event]
+    _check_callbacks([("approve", approve), ("on_text", on_text), *(("on_event", sink) for sink in told)])
+    _check(approve, store, cancel)
     toolset = registry_of(tools).snapshot()
     if tools is None and not toolset:
         _log.warning("the run has no tools: nothing is registered, and none are given. Pass tools=… (or tools=())")
@@ -160,13 +162,16 @@ def make_setting(
     )
 
 
-def _check(*, store: Any, cancel: Any, **callbacks: Any) -> None:
-    for name, given in callbacks.items():
+def _check_callbacks(callbacks: list[tuple[str, Any]]) -> None:
+    for name, given in callbacks:
         if given is not None and not callable(given):
             raise TypeError(f"{name} is a function, not {type(given).__name__}.")
         if name != "approve" and inspect.iscoroutinefunction(given):
             raise TypeError(f"{name} is a plain function; a coroutine function would not be awaited.")
-    if strange := sorted({*getattr(callbacks["approve"], "tiers", ())} - {*get_args(Permission)}):
+
+
+def _check(approve: Any, store: Any, cancel: Any) -> None:
+    if strange := sorted({*getattr(approve, "tiers", ())} - {*get_args(Permission)}):
         raise ValueError(
             f"The approver's tiers have {strange}; there are {', '.join(get_args(Permission))}, in a list."
         )
