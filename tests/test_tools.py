@@ -842,6 +842,16 @@ ORDER = {
 }
 
 
+SCALARS = {
+    "properties": {
+        "i": {"type": "integer"},
+        "n": {"type": "number"},
+        "b": {"type": "boolean"},
+        "s": {"type": ["string", "integer"]},
+    }
+}
+
+
 def written(schema: Any, function: Callable[..., Any] | None = None) -> ToolRegistry:
     registry = ToolRegistry()
     registry.register_tool(function or (lambda **given: given), name="written", schema=schema)
@@ -858,6 +868,12 @@ def written(schema: Any, function: Callable[..., Any] | None = None) -> ToolRegi
         pytest.param(ORDER, {"dish": 3}, "dish", id="wrong type"),
         pytest.param(ORDER, {"dish": "pie", "rows": [1, "x"]}, "rows.1", id="wrong type inside"),
         pytest.param(ORDER, {"dish": "pie", "drink": "tea"}, "drink", id="extra key"),
+        pytest.param(SCALARS, {"i": "3", "n": "2.5", "b": "true"}, {"i": 3, "n": 2.5, "b": True}, id="scalars as text"),
+        pytest.param(SCALARS, {"i": "2.5"}, "integer", id="a fraction for an integer"),
+        pytest.param(SCALARS, {"b": "yes"}, "boolean", id="a word for a boolean"),
+        pytest.param(SCALARS, {"s": "2"}, {"s": "2"}, id="a text that is welcome stays"),
+        pytest.param(ORDER, {"dish": "pie", "rows": '["1"]'}, {"dish": "pie", "rows": [1]}, id="text within text"),
+        pytest.param({"properties": {"a": {"allOf": [{"$ref": "#/properties/a"}]}}}, {"a": 1}, "no end", id="loop"),
         pytest.param({**ORDER, "additionalProperties": False}, {"dish": "p", "x": 1}, "x", id="extra key, closed"),
         pytest.param({**ORDER, "additionalProperties": True}, {"dish": "p", "x": 1}, {"dish": "p", "x": 1}, id="open"),
         pytest.param({**ORDER, "additionalProperties": STRING}, {"dish": "p", "x": 1}, "x", id="extra key's type"),

@@ -30,6 +30,13 @@ _NAME_KEYS = {"name", "tool", "tool_name", "function", "function_name"}
 _SCHEMA_KEYS = {"type", "required", "additionalProperties", "$schema", "id"}
 _ARRAY_ERRORS = ("list_type", "tuple_type", "set_type", "deque_type", "sequence_str")  # how their names end
 _OBJECT_ERRORS = ("dict_type", "model_type", "model_attributes_type", "dataclass_type", "counter_type")
+_WANTED = {
+    list: _ARRAY_ERRORS,
+    dict: _OBJECT_ERRORS,
+    int: ("type_integer", "type_number"),
+    float: ("type_number",),
+    bool: ("type_boolean",),
+}
 _WORDS = {"True": "true", "False": "false", "None": "null", ",": ""}
 _ESCAPES = {"\\'": "'", "\\x": "\\u00", '"': '\\"'} | {chr(code): f"\\u{code:04x}" for code in range(32)}
 _DECODER = json.JSONDecoder()
@@ -230,11 +237,14 @@ def _optional(node: Any, schema: Any) -> set[str]:
 
 
 def _contained(text: str, kinds: list[str]) -> Any:
-    """The array or object in a text, if one was wanted and no rule refused a text whose type was welcome."""
+    """The JSON value in a text, if one of its kind was wanted and no rule refused a text whose type was welcome.
+
+    Scalars are met here only where somebody wrote the schema: pydantic reads them out of text itself.
+    """
     judged = any(kind.startswith(("string_too", "string_pattern", "value_error", "assertion")) for kind in kinds)
     with suppress(ValueError, RecursionError):
         value = _read(text)[0]
-        ends = _ARRAY_ERRORS if isinstance(value, list) else _OBJECT_ERRORS if isinstance(value, dict) else ()
+        ends = _WANTED.get(type(value), ())
         return value if not judged and any(kind.endswith(ends) for kind in kinds) else None
     return None
 

@@ -46,8 +46,12 @@ class WrittenSignature(Signature):
         errors = []
         for key in () if self._is_open else values.keys() - self.json_schema["properties"].keys():
             errors.append({"type": "extra_forbidden", "loc": (key,), "msg": "unexpected", "input": values[key]})
-        for error in self._written.iter_errors(values):
-            errors += _as_pydantic(error)
+        try:
+            for error in self._written.iter_errors(values):
+                errors += _as_pydantic(error)
+        except RecursionError:
+            msg = "cannot be checked: the schema refers to itself with no end"
+            errors.append({"type": "schema_recursion", "loc": (), "msg": msg, "input": None})
         if errors:
             raise InvalidArguments(errors)
         return values, ()
