@@ -238,6 +238,8 @@ def _check_beginning(
     for name, given in (("prompt", prompt), ("instructions", instructions or ""), ("run_id", run_id or "")):
         if not isinstance(given, str):
             raise TypeError(f"{name} is a text, not {type(given).__name__}.")
+    if run_id and (run_id.lstrip().startswith("{") or whole_characters(run_id) != run_id):
+        raise ValueError(f"run_id={run_id!r} could not be told from a run's JSON, or not be written. Choose another.")
     _check_turns(max_turns)
     if not isinstance(tool_choice, str):
         raise TypeError(f"tool_choice is a text, not {type(tool_choice).__name__}. To force a tool, give its name.")
