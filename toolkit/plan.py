@@ -59,7 +59,7 @@ class Plan:
             toolset = (tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools)).snapshot()
         if strangers := sorted({call.name for call in self.calls if call.name not in toolset}):
             raise ApprovalError(f"The plan calls {strangers}, but tools= does not hold them. Nothing was run.")
-        journals = [journal for journal in (open_audit(audit), store) if journal]
+        journals = [journal for journal in (store, open_audit(audit)) if journal]
         with _Once(self, store):
             verdicts = {call.id: Verdict("approve", by="who approved the plan").on(call) for call in self.calls}
             run = replace(self.run, mode="run", settled={}, held={}, verdicts=verdicts)

@@ -77,7 +77,7 @@ class Setting:
         return threads.Halt(self.cancel, None if left is None else time.monotonic() + left)
 
     def watch(self, run: Run) -> Watch:
-        journals = tuple(journal for journal in (self.audit, self.store) if journal)
+        journals = tuple(journal for journal in (self.store, self.audit) if journal)  # the audit nearest to the call
         return Watch(journals, self.halt(run))
 
     def next_step(self, run: Run, gate: Gate) -> Step:
