@@ -93,7 +93,7 @@ class _Once:
 
     def __enter__(self) -> None:
         with self._lock:
-            if self.plan.digest in self._applied or self.plan.run.applied:
+            if self.plan.run.id in self._applied or self.plan.run.applied:
                 raise ApprovalError("This plan was applied before. Nothing was run; make a new plan.")
             if self.store:
                 kept = self.store.claim(self.plan.run.id)
@@ -104,7 +104,7 @@ class _Once:
                 except BaseException:
                     self.store.release(kept.id)
                     raise
-            self._applied.add(self.plan.digest)
+            self._applied.add(self.plan.run.id)
 
     def __exit__(self, *exc: object) -> None:
         if self.store:

@@ -52,8 +52,9 @@ class RunResult:
     @property
     def plan(self) -> Plan:
         """What a run in the mode "plan" would have done: the calls for one approval."""
-        results = {result.call_id: result for message in self.run.messages for result in message.tool_results}
-        asked = [call for message in self.run.messages for call in message.tool_calls if call.id in results]
+        messages = self.run.messages[self.run.history :]  # what was planned before has a plan of its own
+        results = {result.call_id: result for message in messages for result in message.tool_results}
+        asked = [call for message in messages for call in message.tool_calls if call.id in results]
         planned = [(call, results[call.id]) for call in asked if results[call.id].reason == "planned"]
         calls = (replace(c, arguments=c.arguments if r.arguments is None else r.arguments) for c, r in planned)
         return Plan(self.run, tuple(calls), self.toolset)
