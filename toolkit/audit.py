@@ -104,10 +104,9 @@ class AuditLog:
     def _write(self, lines: list[dict[str, Any]], *, sync: bool) -> None:
         if not lines:
             return
-        if self._path:
-            lines = _chained_file(self._path).append(lines, sync=sync)
-        for line in lines:
-            _log.info("%s", _as_text(line))
+        texts = _chained_file(self._path).append(lines, sync=sync) if self._path else map(_as_text, lines)
+        for text in texts if _log.isEnabledFor(logging.INFO) else ():
+            _log.info("%s", text)
 
     def _redacted(self, value: Any, name: str = "") -> Any:
         plain = _plain_name(name)
@@ -195,19 +194,19 @@ class _ChainedFile:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.lock = threading.Lock()
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
-        self.lines: BinaryIO = os.fdopen(os.open(path, flags, 0o600), "r+b", buffering=0)
-        self.head: BinaryIO = os.fdopen(os.open(_head_path(path), flags & ~os.O_APPEND, 0o600), "r+b", buffering=0)
-        self.name = path.name
+        self.name, self.places = path.name, (str(path), str(_head_path(path)))
+        self.lines: BinaryIO = os.fdopen(os.open(self.places[0], flags, 0o600), "r+b", buffering=0)
+        self.head: BinaryIO = os.fdopen(os.open(self.places[1], flags & ~os.O_APPEND, 0o600), "r+b", buffering=0)
 
     def __del__(self) -> None:
         with contextlib.suppress(AttributeError):  # it could not be opened
             self.lines.close()
             self.head.close()
 
-    def is_at(self, path: Path) -> bool:
-        return _is_file_at(self.lines, path) and _is_file_at(self.head, _head_path(path))
+    def is_in_place(self) -> bool:
+        return all(_is_file_at(file, place) for file, place in zip((self.lines, self.head), self.places, strict=True))
 
-    def append(self, lines: list[dict[str, Any]], *, sync: bool) -> list[dict[str, Any]]:
+    def append(self, lines: list[dict[str, Any]], *, sync: bool) -> list[str]:
         with self.lock:
             lock_byte(self.head, _LOCKED_BYTE, wait=True)
             try:
@@ -215,24 +214,24 @@ class _ChainedFile:
             finally:
                 unlock_byte(self.head, _LOCKED_BYTE)
 
-    def _append(self, lines: list[dict[str, Any]], sync: bool) -> list[dict[str, Any]]:
+    def _append(self, lines: list[dict[str, Any]], sync: bool) -> list[str]:
         number, previous, size, torn = self._end()
         chained = []
         for line in lines:
             number += 1
-            line = {"number": number, **line, "previous": previous}
-            previous = line["hash"] = _hash(line)
-            chained.append(line)
-        text = torn + b"".join(_as_text(line).encode() + b"\n" for line in chained)
+            text = _as_text({"number": number, **line, "previous": previous})
+            previous = hashlib.sha256(text.encode()).hexdigest()
+            chained.append(f'{text[:-1]}, "hash": "{previous}"}}')
+        written = torn + "".join(f"{text}\n" for text in chained).encode()
         try:
-            _write_whole(self.lines, text)
+            _write_whole(self.lines, written)
         except OSError:
             with contextlib.suppress(OSError):  # it can be an append-only file
                 self.lines.truncate(size)
             raise
         if sync:
             os.fsync(self.lines.fileno())
-        self._write_head(number, previous, size + len(text))
+        self._write_head(number, previous, size + len(written))
         return chained
 
     def _write_head(self, number: int, digest: str, size: int) -> None:
@@ -269,18 +268,18 @@ class _ChainedFile:
 
 _LOCKED_BYTE = 1_000  # behind the head, which is written while it is locked
 _MOST_OPEN = 32
-_files: dict[Path, _ChainedFile] = {}
+_files: dict[str, _ChainedFile] = {}
 _files_lock = threading.Lock()
 
 
 def _chained_file(path: Path) -> _ChainedFile:
     """One open file per path and process, or its locks would end each other; a new one where the old was moved away."""
-    path = Path(os.path.realpath(path))
+    place = os.path.realpath(path)
     with _files_lock:
-        known = _files.pop(path, None)
-        if known is None or not known.is_at(path):
-            known = _ChainedFile(path)
-        _files[path] = known
+        known = _files.pop(place, None)
+        if known is None or not known.is_in_place():
+            known = _ChainedFile(Path(place))
+        _files[place] = known
         if len(_files) > _MOST_OPEN:
             del _files[next(iter(_files))]  # the one that was used longest ago
         return known
@@ -297,8 +296,11 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
 
 
-def _is_file_at(file: BinaryIO, path: Path) -> bool:
-    return path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat())
+def _is_file_at(file: BinaryIO, path: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 def _write_whole(file: BinaryIO, text: bytes) -> None:
@@ -333,8 +335,7 @@ def _hash(line: Mapping[str, Any]) -> str:
     return hashlib.sha256(_as_text({k: v for k, v in line.items() if k != "hash"}).encode()).hexdigest()
 
 
-def _as_text(line: Mapping[str, Any]) -> str:
-    return json.dumps(line, default=str)  # ASCII: one line in every editor
+_as_text = json.JSONEncoder(default=str).encode  # ASCII: one line in every editor
 
 
 def _plain_name(name: str) -> str:
