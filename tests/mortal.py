@@ -8,6 +8,7 @@ model, a question to the approver, and the beginning, the effect and the end of 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import gc
 import itertools
@@ -232,9 +233,14 @@ def die_everywhere(folder: Path, driver: str, first: int, step: int, twice: int)
             return
 
 
+def check_integrity(folder: Path) -> str:
+    with contextlib.closing(sqlite3.connect(folder / "runs.db")) as database:
+        return str(database.execute("PRAGMA integrity_check").fetchone()[0])
+
+
 def look_at(folder: Path, run_id: str) -> dict[str, Any]:
     store = SQLiteStore(folder / "runs.db")
-    (check,) = sqlite3.connect(folder / "runs.db").execute("PRAGMA integrity_check").fetchone()
+    check = check_integrity(folder)
     audit = verify(folder / "audit.jsonl")
     stored = store.result(run_id)
     return {
@@ -294,7 +300,7 @@ def live_under_load(folder: Path, workers: int, runs: int, deaths: int) -> Itera
     # What a worker drove that died last was left by the others, for they could not know.
     lives.append(wait_for(fork(functools.partial(live_with_others, folder, workers, 0), None)))
     store = SQLiteStore(folder / "runs.db")
-    (check,) = sqlite3.connect(folder / "runs.db").execute("PRAGMA integrity_check").fetchone()
+    check = check_integrity(folder)
     yield {
         "lives": lives,
         "integrity": check,

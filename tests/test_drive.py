@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import openai  # noqa: F401  # its import would be a part of the first request's time
@@ -17,6 +21,7 @@ from server import ChatServer, Events, Fault, Slow, answer, call
 from toolkit import Limits, RunResult, ScriptedModel, ToolCall, ToolContext, ToolRegistry
 
 Runner = Callable[..., RunResult]
+ROOT = Path(__file__).parents[1]
 LONG = 30.0  # what no test waits for
 SOON = 15.0  # on a machine that has much else to do
 
@@ -382,3 +387,24 @@ def test_deep_arguments_are_answered(kind: str, run: Runner) -> None:
     assert str(result) == "ok"
     check_whole(result)
     assert RunResult.from_json(result.to_json()).run == result.run
+
+
+# What is not asked for
+
+
+_PLAINLY = """
+import sys
+import toolkit
+from toolkit import ScriptedModel, ToolCall, ToolRegistry
+tools = ToolRegistry()
+tools.register_function("put", "Put it.", lambda text: text)
+toolkit.run_agent_with_tools("go", model=ScriptedModel([ToolCall("a", "put", {"text": "b"}), "ok"]), tools=tools)
+print({"toolkit.store", "toolkit.audit", "toolkit.locks", "sqlite3", "asyncio"} & sys.modules.keys())
+"""
+
+
+def test_what_is_not_asked_for_is_not_even_loaded() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", _PLAINLY]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "set()\n"

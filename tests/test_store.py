@@ -308,12 +308,12 @@ def test_delete(store: SQLiteStore) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_child_shares_neither_connection_nor_claim(path: Path, store: SQLiteStore) -> None:
     """The parent closes its file while the child has it: without locks of its own, what the child writes is lost."""
     store.create(new_run("r"))
     reader, writer = os.pipe()
-    with _no_warning_of_threads():
-        child = os.fork()
+    child = os.fork()
     if not child:
         status = 1
         with contextlib.suppress(BaseException):
@@ -337,15 +337,6 @@ def test_a_forked_child_shares_neither_connection_nor_claim(path: Path, store: S
     store.release("r")
     os.close(reader)
     os.close(writer)
-
-
-@contextlib.contextmanager
-def _no_warning_of_threads() -> Iterator[None]:
-    import warnings
-
-    with warnings.catch_warnings():  # Python 3.12 warns of a fork beside threads, and here are those of other tests
-        warnings.simplefilter("ignore", DeprecationWarning)
-        yield
 
 
 # Odd names and texts

@@ -73,6 +73,10 @@ class SQLiteStore:
         with self._transaction():
             pass  # what cannot be opened is told at once
 
+    def __del__(self) -> None:
+        if database := getattr(self, "_database", None):
+            database.close()
+
     def create(self, run: Run) -> None:
         with ExitStack() as undo, self._transaction() as database:
             now = time.time()
