@@ -206,6 +206,14 @@ def test_a_disk_that_is_full_amid_a_line_breaks_no_chain(path: Path) -> None:
     assert (done.stdout.splitlines(), done.stderr) == (["OSError 1 not_run", "4 lines: intact."], "")
 
 
+@pytest.mark.parametrize("given", [True, 7, b"audit.jsonl", ["a"]], ids=repr)
+def test_what_is_no_audit_is_refused_before_the_run(given: Any, run: Runner) -> None:
+    model = ScriptedModel([])
+    with pytest.raises(TypeError, match="audit is a path or an AuditLog, not "):
+        run("go", model=model, tools=of(put), audit=given)
+    assert model.requests == []
+
+
 def test_ctrl_c_in_a_tool_leaves_an_outcome(path: Path) -> None:
     def break_off() -> None:
         """Break off."""

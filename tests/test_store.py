@@ -121,6 +121,11 @@ def test_what_a_run_is_resumed_from(as_given: str, resume: Runner, store: SQLite
     assert store.runs()[0].status == "answered"
 
 
+def test_an_id_without_its_store_is_told(resume: Runner) -> None:
+    with pytest.raises(ValueError, match=r"'r' is no run's JSON\. To go on with a run by its id, give its store=…\."):
+        resume("r", model=ScriptedModel([]), tools=())
+
+
 def test_a_fault_leaves_a_run_that_goes_on_by_its_id(run: Runner, resume: Runner, store: SQLiteStore) -> None:
     model = ScriptedModel([ask("look", key="a"), ModelError("down")])
     with pytest.raises(ModelError) as caught:

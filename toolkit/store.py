@@ -14,7 +14,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, BinaryIO, get_args
@@ -225,6 +225,10 @@ class _Leases:
         self.lock, self.held = threading.Lock(), set[int]()
         self.file: BinaryIO = open(path.with_name(path.name + ".lease"), "ab+", buffering=0)  # noqa: SIM115  # kept
 
+    def __del__(self) -> None:
+        with suppress(AttributeError):  # it could not be opened
+            self.file.close()
+
     def take(self, number: int) -> bool:
         with self.lock:
             if number in self.held or not lock_byte(self.file, number, wait=False):
@@ -333,8 +337,6 @@ def _after_fork() -> None:
 def _after_fork_in_child() -> None:
     for store in _forking:
         store._saved.clear()
-    for leases in _leases.values():
-        leases.file.close()
     _leases.clear()
     _after_fork()
 
