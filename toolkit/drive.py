@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 from toolkit import threads
 from toolkit.errors import ToolsRefused
@@ -133,28 +133,23 @@ def _ask_model(step: CallModel, run: Run, setting: Setting, shown: tuple[Tool, .
     model = setting.model.prompted if run.route else setting.model
     halt = setting.halt(run)
     over = threading.Event()
-    asked: dict[str, Any] = {
-        "tool_choice": step.tool_choice,
-        "options": setting.options,
-        "on_text": _heard(setting, halt, over),
-    }
+    hear = _heard(setting, halt, over)
+    asked: dict[str, Any] = {"tool_choice": step.tool_choice, "options": setting.options, "on_text": hear}
     if halt is threads.NEVER:
         return model.complete(step.messages, shown, **asked)
     # In a thread of its own, which is left behind where the wait ends before the request does.
     work = functools.partial(model.complete, step.messages, shown, **asked)
     try:
-        reply: Reply = _wait(threads.start(functools.partial(contextvars.copy_context().run, work)), halt)
+        return cast(Reply, _wait(threads.start(functools.partial(contextvars.copy_context().run, work)), halt))
     finally:
         over.set()
-    return reply
 
 
 async def _aask_model(step: CallModel, run: Run, setting: Setting, shown: tuple[Tool, ...]) -> Reply:
     model = setting.model.prompted if run.route else setting.model
     halt = setting.halt(run)
     asked: dict[str, Any] = {"tool_choice": step.tool_choice, "options": setting.options, "on_text": setting.on_text}
-    reply: Reply = await _await(model.acomplete(step.messages, shown, **asked), halt)
-    return reply
+    return cast(Reply, await _await(model.acomplete(step.messages, shown, **asked), halt))
 
 
 def _heard(setting: Setting, halt: threads.Halt, over: threading.Event) -> Callable[[str], None] | None:
@@ -258,7 +253,7 @@ def _ask(setting: Setting, call: ToolCall) -> Verdict:
     try:
         answer = setting.approve(_pending(setting, call))
         if inspect.isawaitable(answer):
-            answer = _wait(threads.run_coroutine(threads.awaited(answer)), _patience(setting))
+            answer = _wait(threads.run_coroutine(threads.awaited(answer)), threads.Halt(setting.cancel))
         return read_verdict(answer)
     except Exception:
         return _undecided(call)
@@ -268,15 +263,10 @@ async def _aask(setting: Setting, call: ToolCall) -> Verdict:
     if setting.approve is None:
         return Verdict("defer")
     try:
-        answer = setting.approve(_pending(setting, call))
-        return read_verdict(await _await(answer, _patience(setting)) if inspect.isawaitable(answer) else answer)
+        said = setting.approve(_pending(setting, call))
+        return read_verdict(await _await(said, threads.Halt(setting.cancel)) if inspect.isawaitable(said) else said)
     except Exception:
         return _undecided(call)
-
-
-def _patience(setting: Setting) -> threads.Halt:
-    """People may take their time, unless the caller waits no longer."""
-    return threads.NEVER if setting.cancel is None else threads.Halt(setting.cancel)
 
 
 def _pending(setting: Setting, call: ToolCall) -> PendingCall:
