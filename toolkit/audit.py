@@ -11,16 +11,18 @@ A call of a tool that is not `read` gets a line of kind "intent", on the disk be
 | `digest` | the SHA-256 of name and arguments as they ran (`ToolCall.digest`) |
 | `arguments` | in an intent: with secrets and connection strings taken out, by the name of a field and by their form |
 | `decision`, `by`, `reason` | who decided, where somebody did |
-| `status` | in an outcome: "ok", "denied", "failed", "timeout", "interrupted", "unknown" |
+| `status` | in an outcome: "ok", "denied", "failed", "timeout", "interrupted"; there is none where the process died |
 | `seconds`, `content_digest` | in an outcome: how long it ran, and the SHA-256 of what the model read of it |
 | `previous`, `hash` | the hash of the line before, and of this line without its `hash` |
 
-Beside the file stands another, with `.head` after its name: the number and the hash of the last line, by which missing
-lines at the end are found, and the lock by which several processes write to one file.
+Beside the file stands another, with `.head` after its name: the number and the hash of the last line and the size of
+the file, by which missing lines at the end are found, and the lock by which several processes write to one file. Move
+both away, and a new chain begins.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import logging
@@ -42,10 +44,18 @@ from toolkit.tools import Tool
 _log = logging.getLogger("toolkit.audit")
 _FIRST = "0" * 64  # stands before the first line
 SECRET_FIELDS = (
-    "password", "passwd", "passphrase", "secret", "token", "api_key", "apikey", "authorization", "credential",
-    "private_key", "access_key", "pin", "cvv", "cvc", "iban", "card_number", "ssn",
+    "password", "passwd", "passphrase", "passcode", "secret", "token", "api_key", "apikey", "authorization", "bearer",
+    "credential", "cookie", "private_key", "access_key", "account_key", "signing_key", "card_number",
+    "pwd", "pin", "otp", "cvv", "cvc", "iban", "ssn",
 )  # fmt: skip
-"""The names of arguments whose values no audit shows: in any spelling, and as part of a longer name."""
+"""The names of arguments whose values no audit shows: in any spelling, in the plural, as words of a longer name.
+
+The longer ones are found glued to others, too ("dbpassword"). Numbers of tokens, and what is said of a secret without
+telling it ("token_type", "password_policy"), stay.
+"""
+
+
+_SAID_OF = "count|counts|limit|limits|type|types|usage|policy|length|strength"
 
 
 class AuditLog:
@@ -63,8 +73,9 @@ class AuditLog:
         secret_fields: Collection[str] = (),
         secret_patterns: Collection[str] = (),
     ) -> None:
+        glued = "|".join(name for name in SECRET_FIELDS if len(name) > len("iban"))
         names = "|".join(re.escape(_plain_name(name)) for name in (*SECRET_FIELDS, *secret_fields))
-        self._secret_name = re.compile(rf"(?:^|_)(?:{names})s?(?:_|$)")
+        self._secret_name = re.compile(rf"(?:{glued}|(?:^|_)(?:{names}))s?\d*(?:_(?!(?:{_SAID_OF})(?:_|$))|$)")
         self._patterns = [re.compile(pattern) for pattern in secret_patterns]
         self._path = None if path is None else Path(path)
         if self._path:
@@ -93,13 +104,13 @@ class AuditLog:
     def _write(self, lines: list[dict[str, Any]], *, sync: bool) -> None:
         if not lines:
             return
-        if self._path:
-            lines = _chained_file(self._path).append(lines, sync=sync)
-        for line in lines:
-            _log.info("%s", _as_text(line))
+        texts = _chained_file(self._path).append(lines, sync=sync) if self._path else map(_as_text, lines)
+        for text in texts if _log.isEnabledFor(logging.INFO) else ():
+            _log.info("%s", text)
 
     def _redacted(self, value: Any, name: str = "") -> Any:
-        if name and self._secret_name.search(_plain_name(name)):
+        plain = _plain_name(name)
+        if name and self._secret_name.search(plain) and not ("token" in plain and isinstance(value, int | float)):
             return "[redacted]"
         if isinstance(value, str):
             value = redact_secrets(value)
@@ -133,27 +144,27 @@ def verify(path: str | Path, *, last: str | None = None) -> Verification:
     The end is compared with the head beside the file, or with `last`, the hash of the last line, kept elsewhere:
     who can alter both files can make a new chain, so keep it where they cannot. Raises OSError for no such file.
     """
-    path = Path(path)
+    path = Path(os.path.realpath(path))
+    head = _head_path(path)
+    said = head.read_bytes() if head.exists() else None  # before the lines: somebody may be writing more
     problems: list[str] = []
     began: dict[tuple[str, str], str] = {}
-    before, previous, count = _FIRST, _FIRST, 0
-    for count, text in enumerate(path.read_bytes().split(b"\n"), 1):
-        if not text:
-            count -= 1
-            break
+    ends = [_FIRST]
+    for count, text in enumerate(_split(path.read_bytes()), 1):
+        ends.append(ends[-1])
         line = _read_line(text)
         if line is None:
             problems.append(f"Line {count} cannot be read: it was cut off or altered.")
             continue
-        problems += _problems_of(line, count, previous)
-        before, previous = previous, str(line.get("hash"))
+        problems += _problems_of(line, count, ends[-1])
+        ends[-1] = str(line["hash"])
         key = (str(line.get("run_id")), str(line.get("tool_call_id")))
         if line.get("kind") == "intent":
             began[key] = f"Line {count}: call {key[1]} of {line.get('tool_name')} began; how it ended is not recorded."
         else:
             began.pop(key, None)
-    problems += _problems_of_end(path, count, (before, previous), last)
-    return Verification(count, tuple(problems), tuple(began.values()))
+    problems += _problems_of_end(ends, said, last)
+    return Verification(len(ends) - 1, tuple(problems), tuple(began.values()))
 
 
 def _problems_of(line: dict[str, Any], number: int, previous: str) -> Iterator[str]:
@@ -165,18 +176,15 @@ def _problems_of(line: dict[str, Any], number: int, previous: str) -> Iterator[s
         yield f"Line {number} says that it is line {line.get('number')!r}."
 
 
-def _problems_of_end(path: Path, count: int, final: tuple[str, str], last: str | None) -> Iterator[str]:
-    head = _head_path(path)
+def _problems_of_end(ends: list[str], said: bytes | None, last: str | None) -> Iterator[str]:
+    """`ends` are the hashes up to each line, from before the first."""
     if last is not None:
-        if last != final[1]:
+        if last != ends[-1]:
             yield "The last line is not the one that is expected: lines were removed at the end, or added."
-    elif not head.exists():
-        yield f"Nothing says where the file ends: {head.name!r} is missing. Give the hash of the last line as last=…"
-    else:
-        said = _read_head(head.read_bytes())
-        # A crash may come between a line and the head: then the line follows what the head says.
-        if said not in ((count, final[1]), (count - 1, final[0])):
-            yield f"The file has {count} lines, its head says {said[0]}: lines were removed at the end, or added."
+    elif said is None or (head := _read_head(said)) is None:
+        yield "Nothing says where the file ends: its head is missing. Give the hash of the last line as last=…"
+    elif head[0] >= len(ends) or ends[head[0]] != head[1]:  # lines that follow it came when a crash left it behind
+        yield f"The file has {len(ends) - 1} lines, its head says {head[0]}: lines were removed at the end, or altered."
 
 
 class _ChainedFile:
@@ -184,16 +192,21 @@ class _ChainedFile:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self.process, self.lock = os.getpid(), threading.Lock()
+        self.lock = threading.Lock()
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
-        self.lines: BinaryIO = os.fdopen(os.open(path, flags, 0o600), "r+b", buffering=0)
-        self.head: BinaryIO = os.fdopen(os.open(_head_path(path), flags & ~os.O_APPEND, 0o600), "r+b", buffering=0)
-        self.name = path.name
+        self.name, self.places = path.name, (str(path), str(_head_path(path)))
+        self.lines: BinaryIO = os.fdopen(os.open(self.places[0], flags, 0o600), "r+b", buffering=0)
+        self.head: BinaryIO = os.fdopen(os.open(self.places[1], flags & ~os.O_APPEND, 0o600), "r+b", buffering=0)
 
-    def is_at(self, path: Path) -> bool:
-        return path.exists() and os.path.samestat(os.fstat(self.lines.fileno()), path.stat())
+    def __del__(self) -> None:
+        with contextlib.suppress(AttributeError):  # it could not be opened
+            self.lines.close()
+            self.head.close()
 
-    def append(self, lines: list[dict[str, Any]], *, sync: bool) -> list[dict[str, Any]]:
+    def is_in_place(self) -> bool:
+        return all(_is_file_at(file, place) for file, place in zip((self.lines, self.head), self.places, strict=True))
+
+    def append(self, lines: list[dict[str, Any]], *, sync: bool) -> list[str]:
         with self.lock:
             lock_byte(self.head, _LOCKED_BYTE, wait=True)
             try:
@@ -201,65 +214,113 @@ class _ChainedFile:
             finally:
                 unlock_byte(self.head, _LOCKED_BYTE)
 
-    def _append(self, lines: list[dict[str, Any]], sync: bool) -> list[dict[str, Any]]:
-        number, previous, torn = self._end()
+    def _append(self, lines: list[dict[str, Any]], sync: bool) -> list[str]:
+        number, previous, size, torn = self._end()
         chained = []
         for line in lines:
             number += 1
-            line = {"number": number, **line, "previous": previous}
-            previous = line["hash"] = _hash(line)
-            chained.append(line)
-        self.lines.write(torn + b"".join(_as_text(line).encode() + b"\n" for line in chained))
+            text = _as_text({"number": number, **line, "previous": previous})
+            previous = hashlib.sha256(text.encode()).hexdigest()
+            chained.append(f'{text[:-1]}, "hash": "{previous}"}}')
+        written = torn + "".join(f"{text}\n" for text in chained).encode()
+        try:
+            _write_whole(self.lines, written)
+        except OSError:
+            with contextlib.suppress(OSError):  # it can be an append-only file
+                self.lines.truncate(size)
+            raise
         if sync:
             os.fsync(self.lines.fileno())
-        self.head.seek(0)
-        self.head.write(f"{number:020d} {previous}\n".encode())
+        self._write_head(number, previous, size + len(written))
         return chained
 
-    def _end(self) -> tuple[int, str, bytes]:
-        """The number and hash of the last line, and what ends a line that was cut off by a crash."""
+    def _write_head(self, number: int, digest: str, size: int) -> None:
         self.head.seek(0)
-        number, digest = _read_head(self.head.read(_HEAD_BYTES))
-        size = self.lines.seek(0, os.SEEK_END)
-        if size == 0 and number == 0:
-            return 0, _FIRST, b""
-        self.lines.seek(max(size - _TAIL_BYTES, 0))
-        *_, last, rest = (b"\n" + self.lines.read()).rsplit(b"\n", 2)
-        line = _read_line(last) or {}
-        if line.get("hash") != digest and line.get("previous") == digest and line["hash"] == _hash(line):
-            return number + 1, line["hash"], b""  # a crash came between the line and the head
-        if line.get("hash") != digest:
-            raise ValueError(
-                f"The audit {self.name!r} does not end as {self.name + '.head'!r} says: look at it with verify(), then "
-                "move both files away."
-            )
-        return number + (1 if rest else 0), digest, b"\n" if rest else b""
+        _write_whole(self.head, f"{number:020d} {digest} {size:020d}\n".encode())
+
+    def _end(self) -> tuple[int, str, int, bytes]:
+        """The number and hash of the last line, the size, and what ends a line that was cut off by a crash."""
+        self.head.seek(0)
+        head, end = _read_head(self.head.read()), self.lines.seek(0, os.SEEK_END)
+        if head is None and end == 0:
+            self._write_head(0, _FIRST, 0)
+            return 0, _FIRST, 0, b""
+        if head is None or head[2] > end:
+            raise self._altered()
+        number, digest, size = head
+        self.lines.seek(max(size - 1, 0))
+        tail = self.lines.read()
+        if size and not tail.startswith(b"\n"):
+            raise self._altered()
+        surplus = _split(tail[1:] if size else tail)  # where a crash left the head behind
+        for line in filter(None, map(_read_line, surplus)):
+            if line.get("previous") != digest or line["hash"] != _hash(line):
+                raise self._altered()
+            digest = line["hash"]
+        return number + len(surplus), digest, end, b"" if tail.endswith(b"\n") or not end else b"\n"
+
+    def _altered(self) -> ValueError:
+        return ValueError(
+            f"The audit {self.name!r} does not end as {self.name + '.head'!r} says: look at it with verify(), then "
+            "move both files away."
+        )
 
 
-_HEAD_BYTES = 20 + 1 + 64
 _LOCKED_BYTE = 1_000  # behind the head, which is written while it is locked
-_TAIL_BYTES = 4_000_000
+_MOST_OPEN = 32
 _files: dict[str, _ChainedFile] = {}
 _files_lock = threading.Lock()
 
 
 def _chained_file(path: Path) -> _ChainedFile:
     """One open file per path and process, or its locks would end each other; a new one where the old was moved away."""
-    key = os.path.realpath(path)
+    place = os.path.realpath(path)
     with _files_lock:
-        known = _files.get(key)
-        if known is None or known.process != os.getpid() or not known.is_at(path):
-            known = _files[key] = _ChainedFile(path)
+        known = _files.pop(place, None)
+        if known is None or not known.is_in_place():
+            known = _ChainedFile(Path(place))
+        _files[place] = known
+        if len(_files) > _MOST_OPEN:
+            del _files[next(iter(_files))]  # the one that was used longest ago
         return known
+
+
+def _forget() -> None:
+    """A forked child has none of its parent's locks."""
+    global _files_lock
+    _files_lock = threading.Lock()
+    _files.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
+def _is_file_at(file: BinaryIO, path: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _write_whole(file: BinaryIO, text: bytes) -> None:
+    while text:
+        text = text[file.write(text) :]  # less than all, where the disk is full
+
+
+def _split(text: bytes) -> list[bytes]:
+    return text.removesuffix(b"\n").split(b"\n") if text else []
 
 
 def _head_path(path: Path) -> Path:
     return path.with_name(path.name + ".head")
 
 
-def _read_head(head: bytes) -> tuple[int, str]:
-    number, _, digest = head.decode("ascii", "replace").strip().partition(" ")
-    return (int(number), digest) if number.isdecimal() else (0, _FIRST)
+def _read_head(head: bytes) -> tuple[int, str, int] | None:
+    match head.decode("ascii", "replace").split():
+        case [number, digest, size] if number.isdecimal() and size.isdecimal():
+            return int(number), digest, int(size)
+    return None
 
 
 def _read_line(text: bytes) -> dict[str, Any] | None:
@@ -274,13 +335,12 @@ def _hash(line: Mapping[str, Any]) -> str:
     return hashlib.sha256(_as_text({k: v for k, v in line.items() if k != "hash"}).encode()).hexdigest()
 
 
-def _as_text(line: Mapping[str, Any]) -> str:
-    return json.dumps(line, default=str)  # ASCII: one line in every editor
+_as_text = json.JSONEncoder(default=str).encode  # ASCII: one line in every editor
 
 
 def _plain_name(name: str) -> str:
     """A name in snake case, so that apiKey, API-Key and api_key are one."""
-    return re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower())
+    return re.sub(r"[\W_]+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})", "_", name).lower())
 
 
 def _who(run: Run, call: ToolCall, tool: Tool, kind: str) -> dict[str, Any]:

@@ -8,9 +8,10 @@ import contextvars
 import functools
 import inspect
 import logging
+import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, get_args
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Literal, cast, get_args
 
 from toolkit import threads
 from toolkit.errors import ToolsRefused
@@ -41,7 +42,7 @@ from toolkit.tools import Tool
 _log = logging.getLogger("toolkit")
 
 
-class _Halted(Exception):
+class _Halted(BaseException):
     """A wait ended before its time."""
 
     def __init__(self, reason: Literal["cancelled", "limit_reached"]) -> None:
@@ -65,7 +66,7 @@ def drive(run: Run, setting: Setting) -> RunResult:
                 run = setting.switch_route(run, error)
                 continue
             except _Halted as halted:
-                step = Stop(halted.reason)
+                step = Stop(halted.reason, "Not run: the run was stopped.")
                 break
             run = setting.advance(run, step, outcome, time.perf_counter() - started)
         return _finish(run, step, gate, setting)
@@ -94,7 +95,7 @@ async def adrive(run: Run, setting: Setting) -> RunResult:
                 run = setting.switch_route(run, error)
                 continue
             except _Halted as halted:
-                step = Stop(halted.reason)
+                step = Stop(halted.reason, "Not run: the run was stopped.")
                 break
             run = setting.advance(run, step, outcome, time.perf_counter() - started)
         return _finish(run, step, gate, setting)
@@ -131,33 +132,51 @@ async def _aperform(step: Step, run: Run, setting: Setting, shown: tuple[Tool, .
 def _ask_model(step: CallModel, run: Run, setting: Setting, shown: tuple[Tool, ...]) -> Reply:
     model = setting.model.prompted if run.route else setting.model
     halt = setting.halt(run)
-    asked: dict[str, Any] = {
-        "tool_choice": step.tool_choice,
-        "options": setting.options,
-        "on_text": _heard(setting, halt),
-    }
+    over = threading.Event()
+    hear = _heard(setting, halt, over)
+    asked: dict[str, Any] = {"tool_choice": step.tool_choice, "options": setting.options, "on_text": hear}
     if halt is threads.NEVER:
         return model.complete(step.messages, shown, **asked)
     # In a thread of its own, which is left behind where the wait ends before the request does.
     work = functools.partial(model.complete, step.messages, shown, **asked)
-    future = threads.start(functools.partial(contextvars.copy_context().run, work))
-    while not future.done():
-        if reason := halt.reason:
-            raise _Halted(reason)
-        concurrent.futures.wait([future], halt.patience())
-    reply: Reply = future.result()
-    return reply
+    try:
+        return cast(Reply, _wait(threads.start(functools.partial(contextvars.copy_context().run, work)), halt))
+    finally:
+        over.set()
 
 
 async def _aask_model(step: CallModel, run: Run, setting: Setting, shown: tuple[Tool, ...]) -> Reply:
     model = setting.model.prompted if run.route else setting.model
     halt = setting.halt(run)
     asked: dict[str, Any] = {"tool_choice": step.tool_choice, "options": setting.options, "on_text": setting.on_text}
+    return cast(Reply, await _await(model.acomplete(step.messages, shown, **asked), halt))
+
+
+def _heard(setting: Setting, halt: threads.Halt, over: threading.Event) -> Callable[[str], None] | None:
+    """What hears the text of a request: nothing more once the wait for it has ended."""
+    hear = setting.on_text
+    if hear is None or halt is threads.NEVER:
+        return hear
+    return lambda text: None if over.is_set() or halt.reason else hear(text)
+
+
+def _wait(future: concurrent.futures.Future[Any], halt: threads.Halt) -> Any:
+    try:
+        while not future.done():
+            if reason := halt.reason:
+                raise _Halted(reason)
+            concurrent.futures.wait([future], halt.patience())
+        return future.result()
+    finally:
+        future.cancel()
+
+
+async def _await(awaitable: Awaitable[Any], halt: threads.Halt) -> Any:
     if halt is threads.NEVER:
-        return await model.acomplete(step.messages, shown, **asked)
+        return await awaitable
     import asyncio
 
-    task = asyncio.ensure_future(model.acomplete(step.messages, shown, **asked))
+    task = asyncio.ensure_future(awaitable)
     try:
         while not task.done():
             if reason := halt.reason:
@@ -166,14 +185,6 @@ async def _aask_model(step: CallModel, run: Run, setting: Setting, shown: tuple[
         return task.result()
     finally:
         task.cancel()
-
-
-def _heard(setting: Setting, halt: threads.Halt) -> Callable[[str], None] | None:
-    """What hears the text of a request: nothing more once the wait for it has ended."""
-    hear = setting.on_text
-    if hear is None or halt is threads.NEVER:
-        return hear
-    return lambda text: None if halt.reason else hear(text)
 
 
 def _shown(run: Run, step: Step, setting: Setting) -> tuple[Tool, ...]:
@@ -243,7 +254,9 @@ def _ask(setting: Setting, call: ToolCall) -> Verdict:
         return Verdict("defer")
     try:
         answer = setting.approve(_pending(setting, call))
-        return read_verdict(threads.wait_for(answer) if inspect.isawaitable(answer) else answer)
+        if inspect.isawaitable(answer):
+            answer = _wait(threads.run_coroutine(threads.awaited(answer)), threads.Halt(setting.cancel))
+        return read_verdict(answer)
     except Exception:
         return _undecided(call)
 
@@ -252,8 +265,8 @@ async def _aask(setting: Setting, call: ToolCall) -> Verdict:
     if setting.approve is None:
         return Verdict("defer")
     try:
-        answer = setting.approve(_pending(setting, call))
-        return read_verdict(await answer if inspect.isawaitable(answer) else answer)
+        said = setting.approve(_pending(setting, call))
+        return read_verdict(await _await(said, threads.Halt(setting.cancel)) if inspect.isawaitable(said) else said)
     except Exception:
         return _undecided(call)
 

@@ -47,7 +47,7 @@ def run_calls(
     """Run the calls of one reply; return their results in the order of the calls. Fills `done` as results come in."""
     batch = _Batch(run, done, watch)
     ready = _prepare_all(calls, tools, deps, batch)
-    if len(ready) == 1 and ready[0].tool.timeout is None and not ready[0].tool.is_async:
+    if len(ready) == 1 and ready[0].tool.timeout is None and not ready[0].tool.is_async and watch.halt is threads.NEVER:
         batch.begin(ready)
         batch.end(ready[0], _run_here(ready[0]))
     elif ready:
@@ -115,11 +115,14 @@ class _Batch:
     watch: Watch
 
     def begin(self, ones: list[_Ready]) -> None:
-        for journal in self.watch.journals:
-            journal.began(self.run, [(one.mended, one.tool) for one in ones])
-        now = time.perf_counter()
+        try:
+            for journal in self.watch.journals:
+                journal.began(self.run, [(one.mended, one.tool) for one in ones])
+        except BaseException:
+            self.done.update({one.call.id: _stopped(one) for one in ones})
+            raise
         for one in ones:
-            one.started, one.enter = now, self.watch.enter
+            one.started, one.enter = time.perf_counter(), self.watch.enter
 
     def end(self, one: _Ready, result: ToolResult) -> None:
         self.done[one.call.id] = result
@@ -130,9 +133,7 @@ class _Batch:
 def _prepare_all(calls: tuple[ToolCall, ...], tools: Toolset, deps: Any, batch: _Batch) -> list[_Ready]:
     ready = []
     batch.done.update(batch.run.settled)
-    for call in calls:
-        if call.id in batch.run.settled:
-            continue
+    for call in (call for call in calls if call.id not in batch.run.settled):
         match _prepare(call, tools, batch.run, deps, batch.watch.asked):
             case ToolResult() as result:
                 batch.done[call.id] = result
@@ -186,8 +187,7 @@ def _schedule(ready: list[_Ready], start: Callable[[_Ready], Any], batch: _Batch
     halt = batch.watch.halt
     try:
         while (waiting or in_line or running) and not (why := halt.reason):
-            begun = _next_to_start(waiting, in_line, running, batch.run.limits.concurrency)
-            if begun:
+            if begun := _next_to_start(waiting, in_line, running, batch.run.limits.concurrency):
                 batch.begin(begun)
                 running |= {start(one): one for one in begun}
             ends = [one.started + one.tool.timeout for one in running.values() if one.tool.timeout is not None]
@@ -210,7 +210,11 @@ def _schedule(ready: list[_Ready], start: Callable[[_Ready], Any], batch: _Batch
         for future, one in running.items():
             _abandon(future, one)
         for one in (*waiting, *in_line):
-            batch.done[one.call.id] = ToolResult(one.call.id, "Not run: the run was stopped.", True, "not_run")
+            batch.done[one.call.id] = _stopped(one)
+
+
+def _stopped(one: _Ready) -> ToolResult:
+    return ToolResult(one.call.id, "Not run: the run was stopped.", is_error=True, reason="not_run")
 
 
 _HALTED = {
@@ -232,10 +236,9 @@ def _next_to_start(
 
 
 def _send(schedule: _Schedule, finished: set[Any]) -> tuple[set[Any], float | None] | None:
-    try:
+    with contextlib.suppress(StopIteration):
         return schedule.send(finished)
-    except StopIteration:
-        return None
+    return None
 
 
 def _abandon(future: Any, one: _Ready) -> None:
@@ -387,7 +390,6 @@ def _timed_out(one: _Ready) -> ToolResult:
 
 
 def _result(one: _Ready, text: str, reason: str = "", value: Any = None) -> ToolResult:
-    is_mended = one.mended is not one.call
-    repairs, got = (one.mended.repairs, one.mended.arguments) if is_mended else ((), None)
+    repairs, got = (one.mended.repairs, one.mended.arguments) if one.mended is not one.call else ((), None)
     started, seconds = one.started - one.queued, time.perf_counter() - one.started
     return ToolResult(one.call.id, text, bool(reason), reason, repairs, got, started, seconds, value)

@@ -67,6 +67,8 @@ def open_audit(audit: str | Path | Journal | None) -> Journal | None:
     if audit is None and not logging.getLogger("toolkit.audit").isEnabledFor(logging.INFO):
         return None
     if audit is not None and not isinstance(audit, (str, Path)):
+        if not hasattr(audit, "began"):
+            raise TypeError(f"audit is a path or an AuditLog, not {type(audit).__name__}.")
         return audit
     from toolkit.audit import AuditLog
 

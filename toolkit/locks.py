@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import sys
+import time
 from typing import BinaryIO
 
 _HELD_BY_ANOTHER = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
@@ -16,21 +17,30 @@ def lock_byte(file: BinaryIO, position: int, *, wait: bool) -> bool:
     since closing any other one would free the byte (POSIX record locks). On network file systems it is only as good as
     their locks.
     """
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            file.seek(position)
-            msvcrt.locking(file.fileno(), msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
+    while True:
+        try:
+            _lock(file, position, wait)
+        except OSError as error:
+            if error.errno not in _HELD_BY_ANOTHER:
+                raise
+            if not wait:
+                return False
+            # Windows waits ten seconds only; a kernel sees a deadlock where other threads of two processes wait, too.
+            time.sleep(0.01)
         else:
-            import fcntl
+            return True
 
-            fcntl.lockf(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB), 1, position)
-    except OSError as error:
-        if error.errno in _HELD_BY_ANOTHER and not wait:
-            return False
-        raise
-    return True
+
+def _lock(file: BinaryIO, position: int, wait: bool) -> None:
+    if sys.platform == "win32":
+        import msvcrt
+
+        file.seek(position)
+        msvcrt.locking(file.fileno(), msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.lockf(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB), 1, position)
 
 
 def unlock_byte(file: BinaryIO, position: int) -> None:

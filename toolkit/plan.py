@@ -56,7 +56,7 @@ class Plan:
         toolset = self.toolset if tools is None and self.toolset is not None else registry_of(tools).snapshot()
         if strangers := sorted({call.name for call in self.calls if call.name not in toolset}):
             raise ApprovalError(f"The plan calls {strangers}, but tools= does not hold them. Nothing was run.")
-        journals = [journal for journal in (open_audit(audit), store) if journal]
+        journals = [journal for journal in (store, open_audit(audit)) if journal]
         with _Once(self, store):
             verdicts = {call.id: Verdict("approve", by="who approved the plan").on(call) for call in self.calls}
             run = replace(self.run, mode="run", settled={}, held={}, verdicts=verdicts)
@@ -90,7 +90,7 @@ class _Once:
 
     def __enter__(self) -> None:
         with self._lock:
-            if self.plan.digest in self._applied or self.plan.run.applied:
+            if self.plan.run.id in self._applied or self.plan.run.applied:
                 raise ApprovalError("This plan was applied before. Nothing was run; make a new plan.")
             if self.store:
                 kept = self.store.claim(self.plan.run.id)
@@ -101,7 +101,7 @@ class _Once:
                 except BaseException:
                     self.store.release(kept.id)
                     raise
-            self._applied.add(self.plan.digest)
+            self._applied.add(self.plan.run.id)
 
     def __exit__(self, *exc: object) -> None:
         if self.store:

@@ -181,10 +181,18 @@ def _record(call: ToolCall, result: ToolResult, decided: Mapping[str, Verdict]) 
 
 def as_plain(thing: Any) -> Any:
     """A value as JSON has it; what a tool returned stays out."""
-    if is_dataclass(thing):
-        return {f.name: as_plain(getattr(thing, f.name)) for f in fields(thing) if f.name != "value"}
+    kind: Any = type(thing)
+    if thing is None or kind is str or kind is int:
+        return thing
+    if names := _kept_fields(kind):
+        return {name: as_plain(getattr(thing, name)) for name in names}
     if isinstance(thing, Mapping):
         return {key: as_plain(value) for key, value in thing.items()}
     if isinstance(thing, (list, tuple)):
         return [as_plain(value) for value in thing]
     return thing
+
+
+@functools.cache
+def _kept_fields(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind) if field.name != "value") if is_dataclass(kind) else ()

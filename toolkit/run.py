@@ -240,6 +240,8 @@ def _check_beginning(
     for name, given in (("prompt", prompt), ("instructions", instructions or ""), ("run_id", run_id or "")):
         if not isinstance(given, str):
             raise TypeError(f"{name} is a text, not {type(given).__name__}.")
+    if run_id and (run_id.lstrip().startswith("{") or whole_characters(run_id) != run_id):
+        raise ValueError(f"run_id={run_id!r} could not be told from a run's JSON, or not be written. Choose another.")
     _check_turns(max_turns)
     if not isinstance(tool_choice, str):
         raise TypeError(f"tool_choice is a text, not {type(tool_choice).__name__}. To force a tool, give its name.")
@@ -281,10 +283,13 @@ def _continue(
 
 def _claimed(paused: RunResult | Run | str, store: RunStore | None) -> Run:
     """The run to go on with; where a store has it, as it is there, and nobody else's."""
-    if isinstance(paused, str) and (store is None or paused.lstrip().startswith("{")):
-        paused = RunResult.from_json(paused)
-    if store and isinstance(paused, str):
-        return store.claim(paused)
+    if isinstance(paused, str):
+        if paused.lstrip().startswith("{"):
+            paused = RunResult.from_json(paused)
+        elif store:
+            return store.claim(paused)
+        else:
+            raise ValueError(f"{paused[:80]!r} is no run's JSON. To go on with a run by its id, give its store=….")
     if not isinstance(paused, RunResult | Run):
         raise TypeError(f"A run is resumed from its result, its JSON, or error.run, not from {type(paused).__name__}.")
     run = paused if isinstance(paused, Run) else paused.run

@@ -77,7 +77,7 @@ class Setting:
         return threads.Halt(self.cancel, None if left is None else time.monotonic() + left)
 
     def watch(self, run: Run) -> Watch:
-        journals = tuple(journal for journal in (self.audit, self.store) if journal)
+        journals = tuple(journal for journal in (self.store, self.audit) if journal)  # the audit nearest to the call
         enter = tuple(sink.enter_call for sink in self.sinks if hasattr(sink, "enter_call"))
         return Watch(journals, self.halt(run), enter, self._asked_in(run))
 

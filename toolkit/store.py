@@ -13,8 +13,9 @@ import os
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, BinaryIO, get_args
@@ -22,23 +23,25 @@ from typing import Any, BinaryIO, get_args
 from toolkit.errors import RunExists, StoreError
 from toolkit.locks import lock_byte, unlock_byte
 from toolkit.loop import Run, StopReason, waiting
-from toolkit.messages import Message, ToolCall, ToolResult
+from toolkit.messages import ToolCall, ToolResult
 from toolkit.results import RunResult, as_plain, reader
 from toolkit.tools import Tool
 
-# One entry per version of the file; a file of an older version is brought up by those after its own.
+# One entry per version of the file; a file of an older version is brought up by those after its own. A number is never
+# used again (AUTOINCREMENT): it is the lease of its run.
 _MIGRATIONS = (
     """
     CREATE TABLE runs (
-        number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, status TEXT NOT NULL, state TEXT NOT NULL,
+        number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, status TEXT NOT NULL, state TEXT NOT NULL,
         created REAL NOT NULL, updated REAL NOT NULL
     );
     CREATE INDEX runs_by_status ON runs (status);
-    CREATE TABLE messages (run INTEGER NOT NULL, position INTEGER NOT NULL, body TEXT NOT NULL,
-        PRIMARY KEY (run, position)) WITHOUT ROWID;
+    CREATE TABLE parts (run INTEGER NOT NULL, part TEXT NOT NULL, position INTEGER NOT NULL, body TEXT NOT NULL,
+        PRIMARY KEY (run, part, position)) WITHOUT ROWID;
     CREATE TABLE calls (run INTEGER NOT NULL, id TEXT NOT NULL, result TEXT, PRIMARY KEY (run, id)) WITHOUT ROWID;
     """,
 )
+_APPLICATION = 0x746B7231  # in the header of the file, by which it is known as a store
 _UNKNOWN = "Outcome unknown: the call began, then the process ended. It may have taken effect, and is not run again."
 _WAITS_FOR_OTHERS = 60  # seconds, for another process to end its step
 
@@ -61,56 +64,58 @@ class SQLiteStore:
     """
 
     def __init__(self, path: str | Path, *, durable: bool = False) -> None:
-        self.path, self._durable = Path(path), durable
+        if str(path) == ":memory:":
+            raise StoreError("A store in memory would outlive nothing. Give it the path of a file.")
+        self.path, self._durable = Path(os.path.realpath(path)), durable
         self._lock = threading.RLock()
-        self._process, self._database = 0, None  # type: int, sqlite3.Connection | None
-        self._saved: dict[str, tuple[int, int]] = {}  # of each claimed run: its number, and how many messages are kept
+        self._database: sqlite3.Connection | None = None
+        self._saved: dict[str, _Saved] = {}
+        _stores.add(self)
         with self._transaction():
             pass  # what cannot be opened is told at once
 
+    def __del__(self) -> None:
+        if database := getattr(self, "_database", None):
+            database.close()
+
     def create(self, run: Run) -> None:
-        with self._transaction() as database:
+        with ExitStack() as undo, self._transaction() as database:
             now = time.time()
             made = database.execute("INSERT OR IGNORE INTO runs VALUES (NULL, ?, '', '', ?, ?)", (run.id, now, now))
             if not made.rowcount:
                 raise RunExists(f"The store has a run {run.id!r} already. Resume it, or choose another run_id.")
-            self._lease(run.id, made.lastrowid or 0)
+            self._lease(run.id, made.lastrowid or 0, undo)
             self._write(database, run, "running")
-        self._saved[run.id] = (self._saved[run.id][0], len(run.messages))
+        self._saved[run.id].kept = _lengths(run)
 
     def claim(self, run_id: str) -> Run:
-        with self._transaction() as database:
+        with ExitStack() as undo, self._transaction() as database:
             number, _, state = self._row(database, run_id)
-            self._lease(run_id, number)
-            try:
-                run = _read_run(database, number, state)
-            except BaseException:
-                self.release(run_id)
-                raise
-            self._saved[run_id] = (number, len(run.messages))
-            return run
+            self._lease(run_id, number, undo)
+            run = _read_run(database, number, state)
+        self._saved[run_id].kept = _lengths(run)
+        return run
 
     def save(self, run: Run, status: str) -> None:
         with self._transaction() as database:
             self._write(database, run, status)
-        self._saved[run.id] = (self._claimed(run.id)[0], len(run.messages))
+        self._claimed(run.id).kept = _lengths(run)
 
     def began(self, run: Run, calls: Sequence[tuple[ToolCall, Tool]]) -> None:
-        number, _ = self._claimed(run.id)
+        number = self._claimed(run.id).number
         if rows := [(number, call.id) for call, tool in calls if tool.permission != "read"]:
             with self._transaction() as database:
                 database.executemany("INSERT OR REPLACE INTO calls VALUES (?, ?, NULL)", rows)
 
     def ended(self, run: Run, call: ToolCall, tool: Tool, result: ToolResult) -> None:
-        row = (self._claimed(run.id)[0], call.id, _as_text(result))
+        row = (self._claimed(run.id).number, call.id, _as_text(result))
         with self._transaction() as database:
             database.execute("INSERT OR REPLACE INTO calls VALUES (?, ?, ?)", row)
 
     def release(self, run_id: str) -> None:
         with self._lock:
-            number, _ = self._saved.pop(run_id, (0, 0))
-            if number:
-                _leases_of(self.path).give(number)
+            if saved := self._saved.pop(run_id, None):
+                _leases_of(self.path).give(saved.number)
 
     def load(self, run_id: str) -> Run:
         """The run as it was left, to look at; `claim` is for going on. Raises StoreError where there is none."""
@@ -123,6 +128,8 @@ class SQLiteStore:
         with self._transaction() as database:
             number, status, state = self._row(database, run_id)
             run = _read_run(database, number, state)
+        if status == "applied":  # a plan, which says nothing of how its run came to its end
+            status = run.stopped or status
         if status not in get_args(StopReason):
             raise StoreError(f"The run {run_id!r} has come to no end ({status!r}). Go on with resume({run_id!r}, …).")
         return RunResult(run, status, waiting(run, lambda call: False))  # type: ignore[arg-type]
@@ -142,10 +149,10 @@ class SQLiteStore:
 
     def delete(self, run_id: str) -> None:
         """Forget a run. Raises StoreError where there is none, or somebody drives it."""
-        with self._transaction() as database:
+        with ExitStack() as undo, self._transaction() as database:
             number, _, _ = self._row(database, run_id)
-            self._lease(run_id, number)
-            for table, column in (("messages", "run"), ("calls", "run"), ("runs", "number")):
+            self._lease(run_id, number, undo)
+            for table, column in (("parts", "run"), ("calls", "run"), ("runs", "number")):
                 database.execute(f"DELETE FROM {table} WHERE {column} = ?", (number,))
         self.release(run_id)
 
@@ -153,21 +160,24 @@ class SQLiteStore:
         return functools.partial(type(self), durable=self._durable), (str(self.path.absolute()),)
 
     def close(self) -> None:
-        """Close the file; runs that are driven meanwhile fail. A store that is used again opens it again."""
+        """Close the file. A store that is used again opens it again."""
         with self._lock:
             if self._database:
                 self._database.close()
             self._database = None
 
     def _write(self, database: sqlite3.Connection, run: Run, status: str) -> None:
-        number, kept = self._claimed(run.id)
-        state = json.dumps({f.name: as_plain(getattr(run, f.name)) for f in _STATE}, ensure_ascii=False)
-        messages = [(number, at, _as_text(run.messages[at])) for at in range(kept, len(run.messages))]
-        changed = (status, state, time.time(), number)
+        saved = self._claimed(run.id)
+        changed = (status, _as_text({f.name: getattr(run, f.name) for f in _STATE}), time.time(), saved.number)
         database.execute("UPDATE runs SET status = ?, state = ?, updated = ? WHERE number = ?", changed)
-        database.executemany("INSERT OR REPLACE INTO messages VALUES (?, ?, ?)", messages)
+        rows = [
+            (saved.number, part, at, _as_text(items[at]))
+            for (part, items), kept in zip(_parts(run).items(), saved.kept, strict=True)
+            for at in range(kept, len(items))
+        ]
+        database.executemany("INSERT OR REPLACE INTO parts VALUES (?, ?, ?, ?)", rows)
         if not run.open_calls:
-            database.execute("DELETE FROM calls WHERE run = ?", (number,))
+            database.execute("DELETE FROM calls WHERE run = ?", (saved.number,))
 
     def _row(self, database: sqlite3.Connection, run_id: str) -> tuple[int, str, str]:
         row = database.execute("SELECT number, status, state FROM runs WHERE id = ?", (run_id,)).fetchone()
@@ -176,12 +186,13 @@ class SQLiteStore:
         number, status, state = row
         return number, status, state
 
-    def _lease(self, run_id: str, number: int) -> None:
+    def _lease(self, run_id: str, number: int, undo: ExitStack) -> None:
         if not _leases_of(self.path).take(number):
             raise StoreError(f"The run {run_id!r} is being driven, by this or another process.")
-        self._saved[run_id] = (number, 0)
+        self._saved[run_id] = _Saved(number)
+        undo.push(lambda error, *_: self.release(run_id) if error else None)
 
-    def _claimed(self, run_id: str) -> tuple[int, int]:
+    def _claimed(self, run_id: str) -> _Saved:
         try:
             return self._saved[run_id]
         except KeyError:
@@ -191,35 +202,36 @@ class SQLiteStore:
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         with self._lock:
             try:
-                database = self._opened()
-                database.execute("BEGIN IMMEDIATE")
+                database = self._database = self._database or _open(self.path, self._durable)
                 try:
+                    database.execute("BEGIN IMMEDIATE")
                     yield database
-                except BaseException:
-                    database.execute("ROLLBACK")
-                    raise
-                database.execute("COMMIT")
-            except sqlite3.Error as error:
+                    database.execute("COMMIT")
+                finally:
+                    if database.in_transaction:
+                        database.execute("ROLLBACK")
+            except (sqlite3.Error, OSError) as error:
                 raise StoreError(f"The store {self.path.name!r} cannot be used: {error}.") from error
 
-    def _opened(self) -> sqlite3.Connection:
-        if self._database is None or self._process != os.getpid():  # a forked child has its own connection
-            database = sqlite3.connect(
-                self.path, timeout=_WAITS_FOR_OTHERS, isolation_level=None, check_same_thread=False
-            )
-            database.execute("PRAGMA journal_mode = WAL")
-            database.execute(f"PRAGMA synchronous = {'FULL' if self._durable else 'NORMAL'}")
-            _migrate(database, self.path)
-            self._database, self._process, self._saved = database, os.getpid(), {}
-        return self._database
+
+@dataclass(slots=True)
+class _Saved:
+    """A claimed run: its number, and how much is kept of each of its growing parts."""
+
+    number: int
+    kept: tuple[int, ...] = (0, 0, 0)
 
 
 class _Leases:
     """The runs of one file that this process drives: numbers of bytes that are locked in a file beside it."""
 
     def __init__(self, path: Path) -> None:
-        self.process, self.lock, self.held = os.getpid(), threading.Lock(), set[int]()
+        self.lock, self.held = threading.Lock(), set[int]()
         self.file: BinaryIO = open(path.with_name(path.name + ".lease"), "ab+", buffering=0)  # noqa: SIM115  # kept
+
+    def __del__(self) -> None:
+        with suppress(AttributeError):  # it could not be opened
+            self.file.close()
 
     def take(self, number: int) -> bool:
         with self.lock:
@@ -235,29 +247,41 @@ class _Leases:
                 unlock_byte(self.file, number)
 
 
-_leases: dict[str, _Leases] = {}
+_stores: weakref.WeakSet[SQLiteStore] = weakref.WeakSet()
+_leases: dict[Path, _Leases] = {}
 _leases_lock = threading.Lock()
 
 
 def _leases_of(path: Path) -> _Leases:
     """One open file per path and process, or its locks would end each other."""
-    key = os.path.realpath(path)
     with _leases_lock:
-        if key not in _leases or _leases[key].process != os.getpid():
-            _leases[key] = _Leases(path)
-        return _leases[key]
+        if path not in _leases:
+            _leases[path] = _Leases(path)
+        return _leases[path]
 
 
-_STATE = tuple(field for field in fields(Run) if field.name not in ("messages", "settled"))
+_STATE = tuple(field for field in fields(Run) if field.name not in ("messages", "log", "decided", "settled"))
 
 
-def _as_text(value: Message | ToolResult) -> str:
-    return json.dumps(as_plain(value), ensure_ascii=False)
+def _parts(run: Run) -> dict[str, Sequence[Any]]:
+    """What only grows in a run: of it, a step writes what is new."""
+    return {"messages": run.messages, "log": run.log, "decided": tuple(run.decided.items())}
+
+
+def _lengths(run: Run) -> tuple[int, ...]:
+    return tuple(len(items) for items in _parts(run).values())
+
+
+def _as_text(value: Any) -> str:
+    return json.dumps(as_plain(value))  # ASCII: SQLite takes no lone surrogates, which arguments may hold
 
 
 def _read_run(database: sqlite3.Connection, number: int, state: str) -> Run:
-    bodies = database.execute("SELECT body FROM messages WHERE run = ? ORDER BY position", (number,))
-    run: Run = reader(Run)({**json.loads(state), "messages": [json.loads(body) for (body,) in bodies]})
+    parts: dict[str, list[Any]] = {"messages": [], "log": [], "decided": []}
+    rows = database.execute("SELECT part, body FROM parts WHERE run = ? ORDER BY part, position", (number,))
+    for part, body in rows:
+        parts[part].append(json.loads(body))
+    run: Run = reader(Run)({**json.loads(state), **parts, "decided": dict(parts["decided"])})
     calls = dict(database.execute("SELECT id, result FROM calls WHERE run = ?", (number,)))
     read = reader(ToolResult)
     settled = {
@@ -268,18 +292,60 @@ def _read_run(database: sqlite3.Connection, number: int, state: str) -> Run:
     return replace(run, settled=settled)
 
 
-def _migrate(database: sqlite3.Connection, path: Path) -> None:
-    database.execute("BEGIN IMMEDIATE")
+def _open(path: Path, durable: bool) -> sqlite3.Connection:
+    database = sqlite3.connect(path, timeout=_WAITS_FOR_OTHERS, isolation_level=None, check_same_thread=False)
     try:
-        (version,) = database.execute("PRAGMA user_version").fetchone()
-        if version > len(_MIGRATIONS):
-            raise StoreError(f"The store {path.name!r} is of version {version}, newer than this toolkit knows.")
-        for statements in _MIGRATIONS[version:]:
-            for statement in statements.split(";"):
-                database.execute(statement)
-        database.execute(f"PRAGMA user_version = {len(_MIGRATIONS)}")
+        database.execute("BEGIN IMMEDIATE")
+        _migrate(database, path)
         database.execute("COMMIT")
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
     except BaseException:
-        database.execute("ROLLBACK")
         database.close()
         raise
+    return database
+
+
+def _migrate(database: sqlite3.Connection, path: Path) -> None:
+    (application,) = database.execute("PRAGMA application_id").fetchone()
+    (version,) = database.execute("PRAGMA user_version").fetchone()
+    (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if application != _APPLICATION and (application or version or tables):
+        raise StoreError(f"The file {path.name!r} is a database of something else. Give the store a file of its own.")
+    if version > len(_MIGRATIONS):
+        raise StoreError(f"The store {path.name!r} is of version {version}, newer than this toolkit knows.")
+    if version < len(_MIGRATIONS):
+        for statement in ";".join(_MIGRATIONS[version:]).split(";"):
+            database.execute(statement)
+        database.execute(f"PRAGMA application_id = {_APPLICATION}")
+        database.execute(f"PRAGMA user_version = {len(_MIGRATIONS)}")
+
+
+def _before_fork() -> None:
+    """Close every store, and hold it: SQLite's locks stay with the parent, while a child would believe it has them."""
+    _fork_lock.acquire()
+    _forking.extend(_stores)
+    for store in _forking:
+        store._lock.acquire()
+        store.close()
+    _leases_lock.acquire()
+
+
+def _after_fork() -> None:
+    _leases_lock.release()
+    while _forking:
+        _forking.pop()._lock.release()
+    _fork_lock.release()
+
+
+def _after_fork_in_child() -> None:
+    for store in _forking:
+        store._saved.clear()
+    _leases.clear()
+    _after_fork()
+
+
+_forking: list[SQLiteStore] = []
+_fork_lock = threading.Lock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)

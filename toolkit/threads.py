@@ -101,10 +101,11 @@ def run_coroutine(coroutine: Coroutine[Any, Any, Any]) -> Future[Any]:
 
 def wait_for(awaitable: Awaitable[Any]) -> Any:
     """What comes of an awaitable, awaited on the private event loop."""
-    return run_coroutine(_awaited(awaitable)).result()
+    return run_coroutine(awaited(awaitable)).result()
 
 
-async def _awaited(awaitable: Awaitable[Any]) -> Any:
+async def awaited(awaitable: Awaitable[Any]) -> Any:
+    """An awaitable as a coroutine."""
     return await awaitable
 
 
