@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-import contextvars
 import functools
 import inspect
 import logging
@@ -140,7 +139,7 @@ def _ask_model(step: CallModel, run: Run, setting: Setting, shown: tuple[Tool, .
         return model.complete(step.messages, shown, **asked)
     # In a thread of its own, which is left behind where the wait ends before the request does.
     work = functools.partial(model.complete, step.messages, shown, **asked)
-    future = threads.start(functools.partial(contextvars.copy_context().run, work))
+    future = threads.start(work)
     while not future.done():
         if reason := halt.reason:
             raise _Halted(reason)
@@ -152,7 +151,11 @@ def _ask_model(step: CallModel, run: Run, setting: Setting, shown: tuple[Tool, .
 async def _aask_model(step: CallModel, run: Run, setting: Setting, shown: tuple[Tool, ...]) -> Reply:
     model = setting.model.prompted if run.route else setting.model
     halt = setting.halt(run)
-    asked: dict[str, Any] = {"tool_choice": step.tool_choice, "options": setting.options, "on_text": setting.on_text}
+    asked: dict[str, Any] = {
+        "tool_choice": step.tool_choice,
+        "options": setting.options,
+        "on_text": _heard(setting, halt),
+    }
     if halt is threads.NEVER:
         return await model.acomplete(step.messages, shown, **asked)
     import asyncio
