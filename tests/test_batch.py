@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import pickle
 import threading
@@ -14,7 +15,7 @@ import pytest
 
 import batch_tools
 from batch_tools import MODEL, TOOLS
-from toolkit import Model, RunResult, ScriptedModel
+from toolkit import Model, RunResult, ScriptedModel, ToolCall
 from toolkit.batch import Rate, RunFailed, run_batch
 from toolkit.registry import REGISTRY, ToolRegistry, import_tools
 from toolkit.store import SQLiteStore
@@ -65,17 +66,57 @@ def test_concurrency_is_bounded(concurrency: int) -> None:
     assert most == concurrency
 
 
-WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "a store without an id": ({"store": object()}, "go together"),
-    "an id without a store": ({"batch_id": "b"}, "go together"),
-    "no concurrency": ({"concurrency": 0}, "lets nothing run"),
+def test_tools_that_can_be_read_once_are_there_for_all_runs(tmp_path: Path) -> None:
+    prompts = [f"append {tmp_path / 'lines'} {line} 0" for line in "ab"]
+    given = (function for function in [batch_tools.append])
+    assert texts(run_batch(prompts, model=MODEL, tools=given)) == ["appended a", "appended b"]
+
+
+def test_a_file_of_tools_is_run_once(tmp_path: Path) -> None:
+    (tmp_path / "counting_tools.py").write_text(
+        "from pathlib import Path\nfrom toolkit.registry import ToolRegistry\nR = ToolRegistry()\n"
+        "with Path(__file__).with_name('runs').open('a') as file:\n    file.write('x')\n"
+        "def look() -> str:\n    return 'seen'\nR.register_tool(look)\n"
+    )
+    model = ScriptedModel(lambda asked: "done" if asked.messages[-1].tool_results else ToolCall("", "look", {}))
+    for _ in range(2):
+        for result in run_batch(list("ab"), model=model, tools=str(tmp_path / "counting_tools.py")):
+            assert [call.content for call in result.calls] == ["seen"]
+    assert (tmp_path / "runs").read_text() == "x"
+
+
+def test_a_batch_in_a_tool_belongs_to_its_call(run: Any) -> None:
+    """Context variables go along: the private event loop, on which the outer tool runs, is not waited for in it."""
+    told: list[Any] = []
+
+    async def inner() -> str:
+        return "from within"
+
+    async def outer() -> str:
+        asked = ScriptedModel(lambda asked: "done" if asked.messages[-1].tool_results else ToolCall("", "inner", {}))
+        results = run_batch(["a", "b"], model=asked, tools=[inner], on_event=told.append)
+        return " ".join(result.calls[0].content for result in results)
+
+    call = ToolCall("outside", "outer", {})
+    result = run("q", model=ScriptedModel([call, "done"]), tools=ToolRegistry([outer]))
+    assert result.calls[0].content == "from within from within"
+    assert [event.data["parent_call_id"] for event in told if event.name == "run_start"] == ["outside"] * 2
+
+
+WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
+    "a store without an id": ({"store": object()}, ValueError, "go together"),
+    "an id without a store": ({"batch_id": "b"}, ValueError, "go together"),
+    "no concurrency": ({"concurrency": 0}, ValueError, "lets nothing run"),
+    "an id for all runs": ({"run_id": "r"}, TypeError, "belongs to one run"),
+    "a parameter misspelt": ({"max_turn": 3}, TypeError, "Did you mean 'max_turns'"),
+    "no tools": ({"tools": 5}, TypeError, "a list of tools"),
 }
 
 
-@pytest.mark.parametrize(("options", "told"), WRONG.values(), ids=WRONG)
-def test_what_cannot_work_is_refused_at_once(options: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
-        run_batch(["a"], model=MODEL, tools=TOOLS, **options)
+@pytest.mark.parametrize(("options", "kind", "told"), WRONG.values(), ids=WRONG)
+def test_what_cannot_work_is_refused_at_once(options: dict[str, Any], kind: type[Exception], told: str) -> None:
+    with pytest.raises(kind, match=told):
+        run_batch(["a"], **{"model": MODEL, "tools": TOOLS, **options})
 
 
 def test_an_interrupted_batch_keeps_what_it_has() -> None:
@@ -146,6 +187,8 @@ REFERENCES = {
     "no such module": ("no_such_module", ImportError, "no module 'no_such_module'"),
     "no such name": ("batch_tools:nothing", ImportError, "no 'nothing'"),
     "no such file": ("no_such_file.py", ImportError, "no file 'no_such_file.py'"),
+    "nothing": ("", ImportError, "no module ''"),
+    "a module beside this one": (".tools", ImportError, "no module '.tools'"),
     "a module without tools": ("json", TypeError, "holds no tools"),
     "no tool": ("batch_tools:os", TypeError, "no tool"),
 }
@@ -155,6 +198,29 @@ REFERENCES = {
 def test_a_reference_to_nothing_is_told(reference: str, kind: type[Exception], told: str) -> None:
     with pytest.raises(kind, match=told):
         import_tools(reference)
+
+
+def test_a_module_that_misses_another_is_not_said_to_be_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "no_such_thing_tools.py").write_text("import no_such_thing\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ImportError, match="No module named 'no_such_thing'"):
+        import_tools("no_such_thing_tools")
+
+
+def test_a_file_named_as_a_module_is_another_one(tmp_path: Path) -> None:
+    (tmp_path / "json.py").write_text("def look() -> str:\n    return 'seen'\n")
+    for _ in range(2):
+        assert import_tools(f"{tmp_path / 'json.py'}:look").call("look", "{}").content == "seen"
+    assert pickle.loads(pickle.dumps({"a": json.dumps}))["a"] is json.dumps
+
+
+def test_a_file_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "failing_tools.py").write_text("raise ValueError('at its import')\n")
+    for _ in range(2):
+        with pytest.raises(ValueError, match="at its import"):
+            import_tools(str(tmp_path / "failing_tools.py"))
 
 
 def test_a_file_is_a_reference_too(tmp_path: Path) -> None:

@@ -167,8 +167,9 @@ def test_a_model_is_measured_against_a_baseline(folder: Path, server: ChatServer
 WRONG: dict[str, tuple[list[str], str]] = {
     "a module that is none": (["tools", "no_such_module"], "There is no module 'no_such_module'"),
     "a file that is none": (["replay", "nothing.json"], "There is no file 'nothing.json'."),
-    "a file that is no run": (["trace", "desk_tools.py"], "Expecting value"),
+    "a file that is no run": (["trace", "desk_tools.py"], "no saved run"),
     "a store that is none": (["runs", "nothing.db"], "There is no file 'nothing.db'."),
+    "a store to resume from that is none": (["resume", "r", "--store", "nothing.db"], "There is no file 'nothing.db'."),
     "a tool that is none": (["tools", "desk_tools", "--explain", "fly"], "No tool is named 'fly'"),
     "a rule that is none": (["lint", "desk_tools", "--ignore", "pretty"], "There is no rule 'pretty'"),
     "both verdicts": (

@@ -13,6 +13,7 @@ import pytest
 
 from toolkit import RunResult, ScriptedModel, ToolCall, ToolError, ToolRegistry, Verdict, run_agent_with_tools
 from toolkit.display import live
+from toolkit.events import without_content
 
 HOSTILE = "<script>alert('1')</script>"
 
@@ -160,6 +161,15 @@ def test_a_run_is_seen_while_it_goes_on() -> None:
     assert '  … ask({"text":"hi"})' in lines
     assert '      … echo({"text":"hi"})' in lines, "a run inside a tool stands under it"
     assert lines[-1] == "answered · …"
+
+
+def test_what_was_taken_out_of_events_is_not_missed(caplog: pytest.LogCaptureFixture) -> None:
+    stream = io.StringIO()
+    model = ScriptedModel([ToolCall("c", "echo", {"text": "secret"}), "done"])
+    run_agent_with_tools("q", tools=[echo], model=model, on_event=without_content(live(stream)))
+    assert not caplog.records
+    assert "  … echo(…)" in stream.getvalue().splitlines()
+    assert "secret" not in stream.getvalue()
 
 
 def test_a_result_is_short_in_a_shell() -> None:

@@ -346,6 +346,28 @@ def test_a_sensitive_call_is_judged_and_not_run() -> None:
     assert RAN == []
 
 
+class Sink:
+    """A sink that is told where a tool runs, too."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def __call__(self, event: Any) -> None:
+        self.names.append(event.name)
+
+    def enter_call(self, call_id: str) -> None:
+        self.names.append("enter")
+
+
+@pytest.mark.parametrize("is_listed", [False, True], ids=["one sink", "several"])
+def test_sinks_hear_what_a_run_would_tell_them(is_listed: bool) -> None:
+    sink = Sink()
+    heard = [sink] if is_listed else sink
+    assert ask(Case("q", "weather", ROME), call("weather", **ROME), on_event=heard, max_turns=2).passed
+    around = ["run_start", "model_request", "model_reply", "tool_call_request", "enter", "tool_exec_result"]
+    assert sink.names == [*around, "model_request", "model_reply", "run_end"]
+
+
 def test_what_a_dry_run_answers() -> None:
     case = Case("q", calls=[("weather", {}), ("book", {})], results={"weather": {"sky": "grey"}})
     model = ScriptedModel([[call("weather", **ROME), call("book", day="2030-06-01")], "Done."])

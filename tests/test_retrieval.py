@@ -378,6 +378,11 @@ def found_in(finder: Tool, query: str) -> Any:
     return ToolRegistry([finder]).call(finder.name, {"query": query}).value
 
 
+def test_tools_to_be_found_are_given_as_to_a_run() -> None:
+    assert [each["name"] for each in found_in(find_tools("batch_tools"), "append a line")] == ["append"]
+    assert recall_at([("append a line", "append")], 1, "batch_tools").rate == 1.0
+
+
 def test_find_tools() -> None:
     assert found_in(find_tools(TOOLS), "rain") == [
         {"name": "get_weather", "description": WEATHER.description, "parameters": WEATHER.parameters}

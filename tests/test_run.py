@@ -774,6 +774,11 @@ def test_the_json_of_a_run_has_a_version_and_no_python_in_it(run: Runner) -> Non
     assert (again.calls[0].value, again.calls[0].content) == (None, '{"x":1}')
 
 
+def test_an_id_is_no_saved_run(resume: Runner) -> None:
+    with pytest.raises(ValueError, match=r"no saved run, since it is no JSON.* an id with store="):
+        resume("run-1", model=ScriptedModel([]), tools=[])
+
+
 NO_RUNS: dict[str, str] = {
     "no JSON": "so",
     "nothing": "",

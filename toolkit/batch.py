@@ -17,8 +17,8 @@ from toolkit.errors import RunExists, ToolkitError
 from toolkit.journals import RunStore
 from toolkit.locks import lock_byte
 from toolkit.messages import Message, Reply, whole_characters
-from toolkit.models import Model, find_model
-from toolkit.registry import REGISTRY
+from toolkit.models import Model, find_model, refuse_strangers
+from toolkit.registry import registry_of
 from toolkit.results import RunResult
 from toolkit.run import resume, run_agent_with_tools
 from toolkit.tools import Tool
@@ -50,19 +50,19 @@ def run_batch(
     on_progress: called with how many have ended, and how many there are.
     options: those of `run_agent_with_tools`.
 
-    Raises ValueError for a store without batch_id. On KeyboardInterrupt nothing more is begun, and what has ended is on
-    `error.results` (None for the rest).
+    Raises ValueError for a store without batch_id, TypeError for what no run takes. On KeyboardInterrupt nothing more
+    is begun, and what has ended is on `error.results` (None for the rest).
     """
     prompts = list(prompts)
     if (store is None) != (batch_id is None):
         raise ValueError("store= and batch_id= go together: the runs are kept under the batch's id.")
     if concurrency < 1:
         raise ValueError(f"concurrency={concurrency!r} lets nothing run. Give 1 or more.")
-    options = {"tools": list(REGISTRY), **options}
+    is_near = executor is None or isinstance(executor, ThreadPoolExecutor)
+    options = _checked(options, is_near)
     if rate:
         model = find_model(options.pop("model", None), **{name: options.pop(name, None) for name in _OF_A_MODEL})
         options["model"] = _Paced(model, rate)
-    is_near = executor is None or isinstance(executor, ThreadPoolExecutor)
     work = _run_one if is_near else _run_elsewhere
     jobs = [(work, prompt, store, f"{batch_id}-{at}", options) for at, prompt in enumerate(prompts)]
     results: list[Any] = [None] * len(prompts)
@@ -78,6 +78,17 @@ def run_batch(
 
 
 _OF_A_MODEL = ("client", "base_url", "api_key")
+
+
+def _checked(options: dict[str, Any], is_near: bool) -> dict[str, Any]:
+    """The options of every run, their tools read once. A module is left to be imported in another process."""
+    known = inspect.signature(run_agent_with_tools).parameters
+    if clash := {"prompt", "run_id"} & options.keys():
+        raise TypeError(f"{min(clash)!r} belongs to one run. A batch has prompts, and run ids of its batch_id.")
+    refuse_strangers({name: value for name, value in options.items() if name not in known}, known)
+    tools = options.get("tools")
+    registry = registry_of(tools)
+    return {**options, "tools": tools if isinstance(tools, str) and not is_near else list(registry)}
 
 
 class Rate:

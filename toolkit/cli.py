@@ -135,7 +135,7 @@ def _resume(given: argparse.Namespace) -> int:
         if call_id in verdicts:
             raise ValueError(f"Call {call_id!r} is both approved and denied.")
         verdicts[call_id] = Verdict("deny", reason)
-    saved = given.run if given.store else Path(given.run).read_text(encoding="utf-8")
+    saved = given.run if given.store and _existing(given.store) else Path(given.run).read_text(encoding="utf-8")
     return _came_of(resume(saved, verdicts, **_setting(given)), given)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import sys
 import threading
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TextIO
@@ -20,6 +21,7 @@ _CELL = "padding:2px 8px;vertical-align:top;text-align:left"
 _MOST_IN_CELL = 400
 _MOST_IN_DETAIL = 20_000  # characters of one text; of what is longer, its head
 _MOST_IN_LINE = 100
+_MOST_LINES = 40  # of a live display in a notebook
 
 
 def registry_html(registry: ToolRegistry) -> str:
@@ -188,8 +190,10 @@ def _time(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1000:.0f} ms"
 
 
-def _line(text: str) -> str:
+def _line(text: str | None) -> str:
     """The beginning of a text as one line that a terminal can show: no control character gets through."""
+    if text is None:  # taken out, by `without_content`
+        return "…"
     flat = "".join(c if c.isprintable() else " " for c in text[: 2 * _MOST_IN_LINE])
     flat = " ".join(flat.split())
     return flat if len(flat) <= _MOST_IN_LINE else f"{flat[:_MOST_IN_LINE]}…"
@@ -203,7 +207,7 @@ class _Live:
     """What `live` shows, and how deep the runs inside tools are."""
 
     def __init__(self, stream: TextIO | None) -> None:
-        self.stream, self.lock, self.lines = stream, threading.Lock(), list[str]()
+        self.stream, self.lock, self.lines = stream, threading.Lock(), deque[str](maxlen=_MOST_LINES)
         self.depth: dict[str, int] = {}  # of a run; and of each call, for a run inside it
         self.handle = None if stream else _notebook_display()
 
@@ -223,22 +227,25 @@ class _Live:
                 yield f"turn {event.turn} · {_time(data['time_ms'] / 1000)} · {tokens}  {_line(data['text'])}"
             case "tool_call_request":
                 self.depth[data["tool_call_id"]] = self.depth.get(event.run_id, 0) + 1
-                yield f"  … {data['tool_name']}({_line(as_json(data['arguments']))})"
+                given = None if data["arguments"] is None else as_json(data["arguments"])
+                yield f"  … {data['tool_name']}({_line(given)})"
             case "approval":
                 yield f"  {data['tool_name']}: {data['decision']}"
             case "tool_exec_result":
+                self.depth.pop(data["tool_call_id"], None)
                 mark = "✓" if data["success"] else "✗"
                 taken, came = _time(data["time_ms"] / 1000), _line(data["result_preview"])
                 yield f"  {mark} {data['tool_name']} · {taken}  {came}"
             case "run_end":
                 yield f"{data.get('stop_reason') or data.get('error')} · {_time(data['time_ms'] / 1000)}"
+                self.depth.pop(event.run_id, None)
 
     def _put(self, line: str) -> None:
         self.lines.append(line)
         if self.handle is None:
             print(line, file=self.stream or sys.stderr, flush=True)
         else:
-            text = html.escape("\n".join(self.lines[-40:]))
+            text = html.escape("\n".join(self.lines))
             self.handle.update({"text/html": f"<pre>{text}</pre>", "text/plain": line}, raw=True)
 
 

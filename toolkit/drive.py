@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-import contextvars
 import functools
 import inspect
 import logging
@@ -140,7 +139,7 @@ def _ask_model(step: CallModel, run: Run, setting: Setting, shown: tuple[Tool, .
     # In a thread of its own, which is left behind where the wait ends before the request does.
     work = functools.partial(model.complete, step.messages, shown, **asked)
     try:
-        return cast(Reply, _wait(threads.start(functools.partial(contextvars.copy_context().run, work)), halt))
+        return cast(Reply, _wait(threads.start(work), halt))
     finally:
         over.set()
 
@@ -148,7 +147,8 @@ def _ask_model(step: CallModel, run: Run, setting: Setting, shown: tuple[Tool, .
 async def _aask_model(step: CallModel, run: Run, setting: Setting, shown: tuple[Tool, ...]) -> Reply:
     model = setting.model.prompted if run.route else setting.model
     halt = setting.halt(run)
-    asked: dict[str, Any] = {"tool_choice": step.tool_choice, "options": setting.options, "on_text": setting.on_text}
+    heard = _heard(setting, halt, threading.Event())
+    asked: dict[str, Any] = {"tool_choice": step.tool_choice, "options": setting.options, "on_text": heard}
     return cast(Reply, await _await(model.acomplete(step.messages, shown, **asked), halt))
 
 

@@ -7,7 +7,6 @@ sys.exit(report.compare("baseline.json").exit_code)
 
 from __future__ import annotations
 
-import contextvars
 import copy
 import functools
 import inspect
@@ -170,14 +169,14 @@ def _ask(case: Case, outcome: Outcome, before: RunResult | None, **asked: Any) -
     prompt = case.input if isinstance(case.input, str) else messages.pop().text
     offered, options, count = _offered(case, asked["tools"]), asked["options"], len(case.expected)
     heard: list[Any] = []
-    sinks = [heard.append, *filter(None, [options.get("on_event")])]
+    given = options.get("on_event") or ()
     result = run_agent_with_tools(
         prompt,
         model=asked["model"],
         tools=[_as_run(tool, case, asked["dry_run"]) for tool in offered],
         history=read_conversation(before) + messages,
         max_turns=asked["max_turns"] or (count + 1 if count > 1 or case.then else 1),
-        **{**options, "on_event": lambda event: [sink(event) for sink in sinks]},
+        **{**options, "on_event": [heard.append, *([given] if callable(given) else given)]},
     )
     found = judge(case, result, offered)
     if _is_truncated(heard, {**getattr(asked["model"], "defaults", {}), **options}):
@@ -277,17 +276,13 @@ def _run_all(jobs: Sequence[Any], executor: Executor | None, concurrency: int) -
         while waiting or running:
             while waiting and len(running) < (len(jobs) if executor else concurrency):
                 index, job = waiting.popleft()
-                running[executor.submit(job) if executor else _start(job)] = index
+                running[executor.submit(job) if executor else threads.start(job)] = index
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 index = running.pop(future)
                 yield index, _outcome(future, jobs[index])
     finally:
         for future in running:
             future.cancel()
-
-
-def _start(job: Callable[[], Outcome]) -> Future[Outcome]:
-    return threads.start(functools.partial(contextvars.copy_context().run, job))
 
 
 def _outcome(future: Future[Outcome], job: Any) -> Outcome:

@@ -250,7 +250,7 @@ def _abandon(future: Any, one: _Ready) -> None:
 def _start(one: _Ready) -> concurrent.futures.Future[Any]:
     if one.tool.is_async:
         return threads.run_coroutine(_acall(one))
-    return threads.start(functools.partial(contextvars.copy_context().run, _call, one))
+    return threads.start(functools.partial(_call, one))
 
 
 def _astart(one: _Ready) -> Any:

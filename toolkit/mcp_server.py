@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import sys
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection
 from typing import Any, Literal, get_args
 
 import uvicorn
@@ -15,7 +15,7 @@ from mcp.server import Server
 
 from toolkit.loop import Verdict
 from toolkit.messages import Permission, ToolResult
-from toolkit.registry import ToolRegistry
+from toolkit.registry import ToolRegistry, ToolsGiven, registry_of
 from toolkit.rendering import render
 from toolkit.tools import Tool
 
@@ -25,7 +25,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def serve(
-    registry: ToolRegistry | Iterable[Callable[..., Any] | Tool],
+    registry: ToolsGiven,
     *,
     name: str = "toolkit",
     tiers: Collection[Permission] = ("read", "write"),
@@ -36,7 +36,7 @@ def serve(
 ) -> None:
     """Serve tools to MCP clients until the client leaves (stdio) or the process is stopped (http).
 
-    registry: the tools; a list of tools or functions serves as well. Later registrations show in it.
+    registry: the tools, as for a run: a list or "module:name" serves as well. Later registrations show in it.
     name: the server's name, which it tells its clients.
     tiers: of tools that are served. With "sensitive" among them, asking for approval is left to the client.
     transport: "stdio" speaks on the process's standard streams, and sends what is printed meanwhile to standard
@@ -50,7 +50,7 @@ def serve(
         raise ValueError(f'transport={transport!r} is neither "stdio" nor "http".')
     if isinstance(tiers, str) or (set(tiers) - set(get_args(Permission))):
         raise ValueError(f"tiers={tiers!r} is no list of {', '.join(get_args(Permission))}.")
-    tools = registry if isinstance(registry, ToolRegistry) else ToolRegistry(registry)
+    tools = registry_of(registry)
     server = _server(tools, name, tiers, deps)
     if transport == "stdio":
         return asyncio.run(_serve_streams(server))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import inspect
 import logging
@@ -180,6 +181,8 @@ def registry_of(tools: ToolsGiven) -> ToolRegistry:
         return import_tools(tools)
     if callable(tools) or isinstance(tools, Tool):
         raise TypeError(f"tools is a list of tools or a ToolRegistry, not {tools!r}. Put it into a list.")
+    if not isinstance(tools, Iterable) or isinstance(tools, (bytes, Mapping)):
+        raise TypeError(f"tools is a list of tools, a ToolRegistry or 'module:name', not {tools!r}.")
     return ToolRegistry(tools)
 
 
@@ -206,20 +209,36 @@ def import_tools(reference: str) -> ToolRegistry:
 
 def _import(place: str) -> Any:
     if not place.endswith(".py"):
+        told = f"There is no module {place!r}. A reference to tools is 'module', 'module:name' or a file."
+        if not place or place.startswith("."):
+            raise ImportError(told)
         try:
             return importlib.import_module(place)
         except ModuleNotFoundError as error:
-            if error.name and place.startswith(error.name):
-                raise ImportError(
-                    f"There is no module {place!r}. A reference to tools is 'module', 'module:name' or a file."
-                ) from error
+            if error.name and f"{place}.".startswith(f"{error.name}."):
+                raise ImportError(told) from error
             raise
-    spec = importlib.util.spec_from_file_location(Path(place).stem, place)
-    if spec is None or spec.loader is None or not Path(place).is_file():
+    if not (path := Path(place).resolve()).is_file():
         raise ImportError(f"There is no file {place!r}.")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules.setdefault(spec.name, module)  # its functions may be sought by module and name
-    spec.loader.exec_module(module)
+    return _import_file(path)
+
+
+def _import_file(path: Path) -> Any:
+    """The module of a file, run once in this process, under its own name where that is free."""
+    hashed = f"{path.stem}_{hashlib.sha256(bytes(path)).hexdigest()[:8]}"
+    for name in (path.stem, hashed):
+        known = sys.modules.get(name)
+        if known is not None and getattr(known, "__file__", None) == str(path):
+            return known
+    spec = importlib.util.spec_from_file_location(hashed if path.stem in sys.modules else path.stem, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{str(path)!r} is no Python file.")
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # its functions may be sought by it
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[spec.name]
+        raise
     return module
 
 

@@ -113,7 +113,12 @@ class RunResult:
     @classmethod
     def from_json(cls, text: str | bytes) -> RunResult:
         """Read what `to_json` wrote. Raises ValueError where it is something else."""
-        saved = json.loads(text)
+        try:
+            saved = json.loads(text)
+        except ValueError as error:
+            raise ValueError(
+                f"This is no saved run, since it is no JSON: {error}. Give what to_json() wrote, or an id with store=."
+            ) from error
         version = saved.get("version") if isinstance(saved, dict) else None
         if version != 1:
             raise ValueError(f"This is no saved run of version 1 (its version is {version!r}).")

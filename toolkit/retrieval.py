@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from toolkit.messages import Message, Permission
 from toolkit.ranking import Index, words
-from toolkit.registry import ToolRegistry
+from toolkit.registry import ToolsGiven, registry_of
 from toolkit.setting import Retriever
 from toolkit.tools import Tool, ToolParameter, as_tool
 
@@ -97,7 +97,7 @@ def embeddings(
     return embed
 
 
-def find_tools(tools: Iterable[Callable[..., Any] | Tool], k: int = 5) -> Tool:
+def find_tools(tools: ToolsGiven, k: int = 5) -> Tool:
     """Make a tool with which the model looks for others: a query in, the `k` that fit best out, with their parameters.
 
     `tools` are those of the run; give it to the run beside them. What it found is shown in the turns after. A registry
@@ -113,8 +113,8 @@ class FindTools(Tool):
     description = "Find more tools. Use when none of those in view fits what is to be done next."
     permission: Permission = "read"
 
-    def __init__(self, tools: Iterable[Callable[..., Any] | Tool], k: int = 5) -> None:
-        self._tools, self._k = tools if isinstance(tools, ToolRegistry) else [*map(as_tool, tools)], _checked(k)
+    def __init__(self, tools: ToolsGiven, k: int = 5) -> None:
+        self._tools, self._k = registry_of(tools), _checked(k)
 
     def get_parameters(self) -> list[ToolParameter]:
         return [ToolParameter("query", "string", "What the tool should do, in a few words.")]
@@ -133,15 +133,13 @@ class Recall(NamedTuple):
     missed: dict[str, list[str]]
 
 
-def recall_at(
-    cases: Iterable[tuple[str, Collection[str]]], retrieve: int | Retriever, tools: Iterable[Callable[..., Any] | Tool]
-) -> Recall:
+def recall_at(cases: Iterable[tuple[str, Collection[str]]], retrieve: int | Retriever, tools: ToolsGiven) -> Recall:
     """Measure on your own requests whether the right tools are shown.
 
     A case is a request and the names of the tools that it needs (or the only name). `retrieve` is what a run would be
     given: K, or a retriever. Raises ValueError where there are no cases, or one names no tool or an unknown one.
     """
-    retriever, given = best(retrieve) if isinstance(retrieve, int) else retrieve, [*map(as_tool, tools)]
+    retriever, given = best(retrieve) if isinstance(retrieve, int) else retrieve, list(registry_of(tools))
     shares, missed = [], {}
     for request, needed in cases:
         names = {needed} if isinstance(needed, str) else {*needed}

@@ -50,7 +50,7 @@ NEVER = Halt()
 
 
 def start(work: Callable[[], Any]) -> Future[Any]:
-    """Run `work` in a daemon thread of its own, an idle one where there is one."""
+    """Run `work` in a daemon thread of its own, an idle one where there is one, in a copy of the caller's context."""
     future: Future[Any] = Future()
     future.set_running_or_notify_cancel()  # from here on a cancelled waiter does not kill the thread
     try:
@@ -58,7 +58,7 @@ def start(work: Callable[[], Any]) -> Future[Any]:
     except IndexError:
         inbox = queue.SimpleQueue()
         threading.Thread(target=_serve, args=(inbox,), name="toolkit-tool", daemon=True).start()
-    inbox.put((future, work))
+    inbox.put((future, functools.partial(contextvars.copy_context().run, work)))
     return future
 
 
@@ -90,7 +90,7 @@ def run_coroutine(coroutine: Coroutine[Any, Any, Any]) -> Future[Any]:
     import asyncio  # as long an import as all of the toolkit's
 
     if _inside.get():
-        return start(functools.partial(contextvars.copy_context().run, asyncio.run, coroutine))
+        return start(functools.partial(asyncio.run, coroutine))
     with _Loop.lock:
         if _Loop.loop is None:
             _Loop.loop = asyncio.new_event_loop()

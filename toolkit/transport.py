@@ -8,7 +8,6 @@ has wrapped (a tracer, a test), is used through that method.
 
 from __future__ import annotations
 
-import contextvars
 import functools
 import importlib
 import inspect
@@ -120,7 +119,7 @@ class Transport:
         import asyncio
 
         send = functools.partial(self._send, client, body, options, streamed)
-        return await asyncio.wrap_future(threads.start(functools.partial(contextvars.copy_context().run, send)))
+        return await asyncio.wrap_future(threads.start(send))
 
     def _send(self, client: Any, body: Body, options: Options, streamed: Streamed | None) -> Any:
         if streamed:
