@@ -284,12 +284,9 @@ def _continue(
 def _claimed(paused: RunResult | Run | str, store: RunStore | None) -> Run:
     """The run to go on with; where a store has it, as it is there, and nobody else's."""
     if isinstance(paused, str):
-        if paused.lstrip().startswith("{"):
-            paused = RunResult.from_json(paused)
-        elif store:
+        if store and not paused.lstrip().startswith("{"):
             return store.claim(paused)
-        else:
-            raise ValueError(f"{paused[:80]!r} is no run's JSON. To go on with a run by its id, give its store=….")
+        paused = RunResult.from_json(paused)
     if not isinstance(paused, RunResult | Run):
         raise TypeError(f"A run is resumed from its result, its JSON, or error.run, not from {type(paused).__name__}.")
     run = paused if isinstance(paused, Run) else paused.run
