@@ -263,7 +263,7 @@ OUTPUT = {"outputSchema": {"type": "object", "properties": {"n": {"type": "integ
 def test_results(
     run: Callable[..., RunResult], does: dict[str, Any], is_error: bool, parts: list[str], value: Any
 ) -> None:
-    with mcp.connect(peer(named("get"), {"get": does}), name="s", timeout=20) as server:
+    with mcp.connect(peer(named("get"), {"get": does}), name="s", timeout=60) as server:
         for _ in range(2):
             script = ScriptedModel([ToolCall("c", "s_get", {}), "Done."])
             result = run("Go.", model=script, tools=server.tools)
@@ -770,7 +770,7 @@ def test_wrong_ways_to_serve(options: dict[str, Any], error: str) -> None:
 
 
 def test_an_address_whose_server_is_started_anew() -> None:
-    with served_over_http() as (url, process), mcp.connect(url, name="shop", timeout=20) as server:
+    with served_over_http() as (url, process), mcp.connect(url, name="shop", timeout=60) as server:
         killer = threading.Timer(0.3, process.kill)
         killer.start()
         wait, greet = ToolCall("1", "shop_wait", {"seconds": 30}), ToolCall("2", "shop_greet", {"name": "Ann"})
@@ -822,7 +822,7 @@ def test_standard_output_is_kept_for_the_protocol() -> None:
 @pytest.mark.servers
 def test_time_conversion_in_a_run() -> None:
     pytest.importorskip("mcp_server_time", reason="is the server")
-    with mcp.connect([sys.executable, "-m", "mcp_server_time"], name="time", timeout=20) as server:
+    with mcp.connect([sys.executable, "-m", "mcp_server_time"], name="time", timeout=60) as server:
         asked = {"source_timezone": "Europe/Berlin", "time": "16:30", "target_timezone": "Asia/Kolkata"}
         script = [ToolCall("1", "time_convert_time", asked), ToolCall("2", "time_convert_time", {**asked, "time": "x"})]
         result = run_agent_with_tools("When is it 16:30?", model=ScriptedModel([script, "Done."]), tools=server.tools)
@@ -841,7 +841,7 @@ def test_time_conversion_by_the_embedded_model() -> None:
     pytest.importorskip("mcp_server_time", reason="is the server")
     if not is_installed():
         pytest.skip("the embedded model is not installed")
-    with mcp.connect([sys.executable, "-m", "mcp_server_time"], name="time", timeout=20) as server:
+    with mcp.connect([sys.executable, "-m", "mcp_server_time"], name="time", timeout=60) as server:
         prompt = "Convert time: source_timezone Europe/London, time 16:30, target_timezone Asia/Tokyo."
         result = run_agent_with_tools(prompt, model="local", tools=server.tools)
     (call,) = result.calls
@@ -862,7 +862,7 @@ def test_git(tmp_path: Path) -> None:
         pytest.skip("git is not installed")
     subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
     (tmp_path / "notes.txt").write_text("hello", encoding="utf-8")
-    with mcp.connect([sys.executable, "-m", "mcp_server_git"], name="git", timeout=20) as server:
+    with mcp.connect([sys.executable, "-m", "mcp_server_git"], name="git", timeout=60) as server:
         tiers = {tool.name: tool.permission for tool in server.tools}
         assert tiers["git_status"] == "write", "it says that it only reads, which is not believed"
         assert tiers["git_reset"] == "sensitive"
