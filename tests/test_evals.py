@@ -576,7 +576,7 @@ def test_cases_and_outcomes_can_be_sent() -> None:
         pytest.param(lambda: matches("("), ValueError, "regular expression", id="no pattern"),
         pytest.param(lambda: near("3"), ValueError, "takes a number", id="no number"),  # type: ignore[arg-type]
         pytest.param(
-            lambda: run([Case("q", "wether")]), ValueError, r"none of its tools. Near are \['weather'", id="name"
+            lambda: run([Case("q", "wether")]), ValueError, r"none of its tools. There are \['weather'", id="name"
         ),
         pytest.param(
             lambda: run([Case("q", "weather", {"town": "a"})]), ValueError, "no parameter 'town'", id="argument"

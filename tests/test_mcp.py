@@ -761,6 +761,7 @@ def test_a_client_of_others(mode: str) -> None:
     [
         pytest.param({"transport": "sse"}, "transport='sse'", id="transport"),
         pytest.param({"tiers": "read"}, "tiers='read'", id="a tier for a list"),
+        pytest.param({"transport": "http", "port": 99_999}, "port=99999", id="no port"),
         pytest.param({"tiers": ["all"]}, r"tiers=\['all'\]", id="no tier"),
     ],
 )
