@@ -211,16 +211,14 @@ def import_tools(reference: str) -> ToolRegistry:
 
 def _import(place: str) -> Any:
     is_file = place.endswith(".py")
-    if is_file and not Path(place).is_file():
-        raise ImportError(f"There is no file {place!r}.")
     told = f"There is no module {place!r}. A reference to tools is 'module', 'module:name' or a file."
-    if not place or place.startswith("."):
+    told = f"There is no file {place!r}." if is_file else told
+    if not Path(place).is_file() if is_file else not place or place.startswith("."):
         raise ImportError(told)
     try:
         return _import_file(Path(place).resolve()) if is_file else importlib.import_module(place)
     except (ImportError, ToolDefinitionError) as error:
-        missing = getattr(error, "name", None) if isinstance(error, ModuleNotFoundError) else None
-        if missing and f"{place}.".startswith(f"{missing}."):
+        if isinstance(error, ModuleNotFoundError) and f"{place}.".startswith(f"{error.name}."):
             raise ImportError(told) from error
         raise
     except (Exception, SystemExit) as error:
