@@ -287,6 +287,13 @@ def test_the_case_that_follows() -> None:
     assert outcome.expected == "weather(city='Rome'); then weather(city='Milan')"
 
 
+@pytest.mark.parametrize("ask_once", [run_case, check])
+def test_tools_that_can_be_read_once_serve_the_case_that_follows(ask_once: Callable[..., Outcome]) -> None:
+    case = Case("q", "weather", ROME, then=Case("and then?", "weather", ROME))
+    script = [call("weather", **ROME), "Fine.", call("weather", **ROME), "Fine."]
+    assert ask_once(case, tools=(tool for tool in TOOLS), model=ScriptedModel(script)).passed
+
+
 def test_the_conversation_so_far() -> None:
     said = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
     said += [{"role": "assistant", "content": "Hi."}, {"role": "user", "content": "Weather in Rome?"}]
@@ -766,7 +773,7 @@ def test_check_returns_the_outcome() -> None:
 def test_the_page_escapes_and_loads_nothing(tmp_path: Path) -> None:
     evil = "<script>alert('x')</script>"
     outcome = Outcome(evil, "wrong_tool", evil, 0, evil, evil, (evil,), (), ((evil, f"{evil}2", False),))
-    Report((outcome,), evil).write_html(path := tmp_path / "report.html")
+    Report((outcome,), evil).save_html(path := tmp_path / "report.html")
     page = path.read_text(encoding="utf-8")
     assert "<script" not in page
     assert page.count("&lt;script&gt;") >= 6
@@ -777,7 +784,7 @@ def test_a_page_of_many_tools_shows_those_that_were_confused(tmp_path: Path) -> 
     names = [f"tool_{number}" for number in range(200)]
     right = [Outcome(name, "right", tools=(name,), pairs=((name, name, True),)) for name in names]
     wrong = Outcome("w", "wrong_tool", tools=("tool_3",), pairs=(("tool_3", "tool_150", False),))
-    Report((*right, wrong)).write_html(path := tmp_path / "report.html")
+    Report((*right, wrong)).save_html(path := tmp_path / "report.html")
     matrix = path.read_text(encoding="utf-8").partition('class="matrix"')[2].partition("</table>")[0]
     assert matrix.count("<tr>") == 3
     assert 'title="tool_3 expected, tool_150 called">1<' in matrix

@@ -257,7 +257,7 @@ def _eval(given: argparse.Namespace) -> int:
     )
     print(report)
     if given.html:
-        report.write_html(given.html)
+        report.save_html(given.html)
     code = DONE if given.min_rate is None or report.pass_rate.value >= given.min_rate else FOUND
     if baseline:
         comparison = report.compare(baseline)

@@ -159,7 +159,7 @@ class Report:
         """Compare with a report, or the file of one, on the cases that both have; ValueError where there is none."""
         return _compare(self, baseline if isinstance(baseline, Report) else Report.load(baseline), alpha)
 
-    def write_html(self, path: str | Path) -> None:
+    def save_html(self, path: str | Path) -> None:
         """Write the report as one HTML file that loads nothing."""
         Path(path).write_text(_page(self), encoding="utf-8")
 

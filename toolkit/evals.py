@@ -118,7 +118,8 @@ def check(case: Case, **asked: Any) -> Outcome:
             check(case, tools=registry, model="…")
     """
     __tracebackhide__ = True
-    _checked([case], asked.get("tools"), asked)
+    asked["tools"] = registry_of(asked.get("tools"))
+    _checked([case], asked["tools"], asked)
     outcome = run_case(case, **asked)
     if not outcome.passed:
         raise AssertionError(f"{outcome.label}: {outcome.explanation}")
@@ -142,6 +143,7 @@ def run_case(
         found, options = _found(model, options)
         if seed is not None and _takes_seed(found):
             options["seed"] = seed + repeat
+        tools = registry_of(tools)  # once: the case that follows has them, too
         ask = functools.partial(_ask, tools=tools, model=found, dry_run=dry_run, max_turns=max_turns, options=options)
         outcome = ask(case, outcome, None)
     except Exception as error:
