@@ -7,6 +7,7 @@ import contextlib
 import json
 import logging
 import os
+import pickle
 import random
 import re
 import shutil
@@ -480,6 +481,11 @@ def test_without_the_sdk() -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
     assert "pip install 'toolkit-agent[mcp]'" in done.stderr.splitlines()[-1]
+
+
+def test_a_connection_stays_in_its_process() -> None:
+    with pytest.raises(TypeError, match=r"<MCP server 'x'> is connected to this process\. Connect in the other one"):
+        pickle.dumps(mcp.connect("some command", name="x"))
 
 
 def test_what_is_not_open_says_so() -> None:
