@@ -472,6 +472,28 @@ def test_a_report_is_saved_and_loaded(tmp_path: Path) -> None:
         report.compare(tmp_path / "other.json")
 
 
+@pytest.mark.parametrize(
+    ("case", "sent"),
+    [
+        pytest.param(Case("q \ud83d", "weather", ROME), "Rome", id="asked"),
+        pytest.param(Case("q", "weather", ROME, id="\ud83d"), "Rome", id="id"),
+        pytest.param(Case("q", "weather", ROME), "\\ud83d", id="called"),
+    ],
+)
+def test_half_a_character_costs_no_report(case: Case, sent: str, tmp_path: Path) -> None:
+    model = ScriptedModel([ToolCall("", "weather", raw=f'{{"city": "{sent}"}}'), "Done."])
+    report = evaluate([case], tools=TOOLS, model=model, save_to=(path := tmp_path / "report.json"))
+    report.save_html(tmp_path / "report.html")
+    assert [outcome.label for outcome in Report.load(path).outcomes] == [report.outcomes[0].label]
+
+
+def test_where_a_report_cannot_be_saved_no_case_is_asked(tmp_path: Path) -> None:
+    model = ScriptedModel(["Done."])
+    with pytest.raises(FileNotFoundError, match="no folder for the report"):
+        evaluate([Case("q", None)], tools=TOOLS, model=model, save_to=tmp_path / "nowhere" / "report.json")
+    assert not model.requests
+
+
 def test_nobody_is_told_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     told: list[tuple[int, int, str]] = []
     evaluate(CASES, tools=TOOLS, model=ScriptedModel(clever), on_progress=lambda *a: told.append((*a[:2], a[2].label)))
