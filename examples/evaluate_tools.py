@@ -60,7 +60,7 @@ def main() -> int:
     compared = after.compare(before)
     print(compared)
     for path in sys.argv[1:]:
-        after.write_html(path)
+        after.save_html(path)
     print("exit code", compared.exit_code)
     return 0  # in CI: return compared.exit_code
 

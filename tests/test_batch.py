@@ -219,11 +219,11 @@ def test_a_file_named_as_a_module_is_another_one(tmp_path: Path) -> None:
 def test_a_file_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     (tmp_path / "failing_tools.py").write_text("raise ValueError('at its import')\n")
     for _ in range(2):
-        with pytest.raises(ValueError, match="at its import"):
+        with pytest.raises(ImportError, match=r"failed while it was imported: ValueError: at its import\. Run it"):
             import_tools(str(tmp_path / "failing_tools.py"))
 
 
-def test_a_file_is_a_reference_too(tmp_path: Path) -> None:
+def test_a_file_is_a_reference_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = len(REGISTRY)
     (tmp_path / "my_own_tools.py").write_text(
         "from toolkit import tool\nfrom toolkit.registry import ToolRegistry\nR = ToolRegistry()\n\n"
@@ -232,6 +232,9 @@ def test_a_file_is_a_reference_too(tmp_path: Path) -> None:
     found = import_tools(str(tmp_path / "my_own_tools.py"))
     assert [tool.name for tool in found] == ["look"]
     assert found.call("look", "{}").content == "seen"
+    monkeypatch.chdir(tmp_path)
+    for reference in ("my_own_tools.py", "./my_own_tools.py", f"../{tmp_path.name}/my_own_tools.py:R"):
+        assert [tool.name for tool in import_tools(reference)] == ["look"]
     assert len(REGISTRY) == before
 
 

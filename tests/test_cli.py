@@ -164,10 +164,39 @@ def test_a_model_is_measured_against_a_baseline(folder: Path, server: ChatServer
     assert "<html" in (folder / "report.html").read_text(encoding="utf-8")
 
 
+def test_a_report_may_take_the_place_of_its_baseline(folder: Path, server: ChatServer, capsys: Any) -> None:
+    (folder / "cases.jsonl").write_text(
+        "".join(json.dumps({"input": f"Weather {n}?", "tool": "get_weather"}) + "\n" for n in range(12))
+    )
+    asked = ["eval", "cases.jsonl", "--tools", "desk_tools", "--save", "last.json"]
+    server.plays += [answer(None, call("get_weather", {"city": "Oslo"}, "c1"))] * 12
+    assert main(asked) == 0
+    server.plays += ["Sunny."] * 12
+    assert main([*asked, "--baseline", "last.json"]) == 1
+    assert "REGRESSION" in said(capsys)
+
+
+def test_an_answer_is_shown_where_it_cannot_be_saved(folder: Path, server: ChatServer, capsys: Any) -> None:
+    server.plays += ["It is late."]
+    assert main(["run", "q", "--save", "nowhere/run.json"]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err) == ("It is late.\n", "toolkit: There is no file 'nowhere/run.json'.\n")
+
+
 WRONG: dict[str, tuple[list[str], str]] = {
     "a module that is none": (["tools", "no_such_module"], "There is no module 'no_such_module'"),
     "a file that is none": (["replay", "nothing.json"], "There is no file 'nothing.json'."),
     "a file that is no run": (["trace", "desk_tools.py"], "no saved run"),
+    "a file that is no text": (["trace", "bytes.json"], "no saved run"),
+    "a file that is no Python": (
+        ["lint", "broken_tools.py"],
+        "'broken_tools.py' failed while it was imported: SyntaxError",
+    ),
+    "a module that ends the process": (
+        ["tools", "ending_tools"],
+        "'ending_tools' failed while it was imported: SystemExit",
+    ),
+    "a baseline that is none": (["eval", "q.jsonl", "--model", "none", "--baseline", "x.json"], "no file 'x.json'"),
     "a store that is none": (["runs", "nothing.db"], "There is no file 'nothing.db'."),
     "a store to resume from that is none": (["resume", "r", "--store", "nothing.db"], "There is no file 'nothing.db'."),
     "a tool that is none": (["tools", "desk_tools", "--explain", "fly"], "No tool is named 'fly'"),
@@ -181,6 +210,9 @@ WRONG: dict[str, tuple[list[str], str]] = {
 
 @pytest.mark.parametrize(("arguments", "told"), WRONG.values(), ids=WRONG)
 def test_what_goes_wrong_is_one_line(folder: Path, capsys: Any, arguments: list[str], told: str) -> None:
+    (folder / "bytes.json").write_bytes(b"\xff\xfe\x00")
+    (folder / "broken_tools.py").write_text("def look(:\n")
+    (folder / "ending_tools.py").write_text("raise SystemExit(5)\n")
     assert main(arguments) == 2
     out, err = capsys.readouterr()
     assert out == ""

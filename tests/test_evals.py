@@ -287,6 +287,13 @@ def test_the_case_that_follows() -> None:
     assert outcome.expected == "weather(city='Rome'); then weather(city='Milan')"
 
 
+@pytest.mark.parametrize("ask_once", [run_case, check])
+def test_tools_that_can_be_read_once_serve_the_case_that_follows(ask_once: Callable[..., Outcome]) -> None:
+    case = Case("q", "weather", ROME, then=Case("and then?", "weather", ROME))
+    script = [call("weather", **ROME), "Fine.", call("weather", **ROME), "Fine."]
+    assert ask_once(case, tools=(tool for tool in TOOLS), model=ScriptedModel(script)).passed
+
+
 def test_the_conversation_so_far() -> None:
     said = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
     said += [{"role": "assistant", "content": "Hi."}, {"role": "user", "content": "Weather in Rome?"}]
@@ -465,6 +472,28 @@ def test_a_report_is_saved_and_loaded(tmp_path: Path) -> None:
         report.compare(tmp_path / "other.json")
 
 
+@pytest.mark.parametrize(
+    ("case", "sent"),
+    [
+        pytest.param(Case("q \ud83d", "weather", ROME), "Rome", id="asked"),
+        pytest.param(Case("q", "weather", ROME, id="\ud83d"), "Rome", id="id"),
+        pytest.param(Case("q", "weather", ROME), "\\ud83d", id="called"),
+    ],
+)
+def test_half_a_character_costs_no_report(case: Case, sent: str, tmp_path: Path) -> None:
+    model = ScriptedModel([ToolCall("", "weather", raw=f'{{"city": "{sent}"}}'), "Done."])
+    report = evaluate([case], tools=TOOLS, model=model, save_to=(path := tmp_path / "report.json"))
+    report.save_html(tmp_path / "report.html")
+    assert [outcome.label for outcome in Report.load(path).outcomes] == [report.outcomes[0].label]
+
+
+def test_where_a_report_cannot_be_saved_no_case_is_asked(tmp_path: Path) -> None:
+    model = ScriptedModel(["Done."])
+    with pytest.raises(FileNotFoundError, match="no folder for the report"):
+        evaluate([Case("q", None)], tools=TOOLS, model=model, save_to=tmp_path / "nowhere" / "report.json")
+    assert not model.requests
+
+
 def test_nobody_is_told_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     told: list[tuple[int, int, str]] = []
     evaluate(CASES, tools=TOOLS, model=ScriptedModel(clever), on_progress=lambda *a: told.append((*a[:2], a[2].label)))
@@ -576,7 +605,7 @@ def test_cases_and_outcomes_can_be_sent() -> None:
         pytest.param(lambda: matches("("), ValueError, "regular expression", id="no pattern"),
         pytest.param(lambda: near("3"), ValueError, "takes a number", id="no number"),  # type: ignore[arg-type]
         pytest.param(
-            lambda: run([Case("q", "wether")]), ValueError, r"none of its tools. Near are \['weather'", id="name"
+            lambda: run([Case("q", "wether")]), ValueError, r"none of its tools. There are \['weather'", id="name"
         ),
         pytest.param(
             lambda: run([Case("q", "weather", {"town": "a"})]), ValueError, "no parameter 'town'", id="argument"
@@ -766,7 +795,7 @@ def test_check_returns_the_outcome() -> None:
 def test_the_page_escapes_and_loads_nothing(tmp_path: Path) -> None:
     evil = "<script>alert('x')</script>"
     outcome = Outcome(evil, "wrong_tool", evil, 0, evil, evil, (evil,), (), ((evil, f"{evil}2", False),))
-    Report((outcome,), evil).write_html(path := tmp_path / "report.html")
+    Report((outcome,), evil).save_html(path := tmp_path / "report.html")
     page = path.read_text(encoding="utf-8")
     assert "<script" not in page
     assert page.count("&lt;script&gt;") >= 6
@@ -777,7 +806,7 @@ def test_a_page_of_many_tools_shows_those_that_were_confused(tmp_path: Path) -> 
     names = [f"tool_{number}" for number in range(200)]
     right = [Outcome(name, "right", tools=(name,), pairs=((name, name, True),)) for name in names]
     wrong = Outcome("w", "wrong_tool", tools=("tool_3",), pairs=(("tool_3", "tool_150", False),))
-    Report((*right, wrong)).write_html(path := tmp_path / "report.html")
+    Report((*right, wrong)).save_html(path := tmp_path / "report.html")
     matrix = path.read_text(encoding="utf-8").partition('class="matrix"')[2].partition("</table>")[0]
     assert matrix.count("<tr>") == 3
     assert 'title="tool_3 expected, tool_150 called">1<' in matrix

@@ -7,6 +7,7 @@ import contextlib
 import json
 import logging
 import os
+import pickle
 import random
 import re
 import shutil
@@ -482,6 +483,11 @@ def test_without_the_sdk() -> None:
     assert "pip install 'toolkit-agent[mcp]'" in done.stderr.splitlines()[-1]
 
 
+def test_a_connection_stays_in_its_process() -> None:
+    with pytest.raises(TypeError, match=r"<MCP server 'x'> is connected to this process\. Connect in the other one"):
+        pickle.dumps(mcp.connect("some command", name="x"))
+
+
 def test_what_is_not_open_says_so() -> None:
     server = mcp.connect(peer(named("get")), name="s")
     server.close()
@@ -761,6 +767,7 @@ def test_a_client_of_others(mode: str) -> None:
     [
         pytest.param({"transport": "sse"}, "transport='sse'", id="transport"),
         pytest.param({"tiers": "read"}, "tiers='read'", id="a tier for a list"),
+        pytest.param({"transport": "http", "port": 99_999}, "port=99999", id="no port"),
         pytest.param({"tiers": ["all"]}, r"tiers=\['all'\]", id="no tier"),
     ],
 )

@@ -459,6 +459,8 @@ def test_call(registry: ToolRegistry, sent: Any) -> None:
         pytest.param("add", '{"left": 1', "malformed", ["not valid JSON"], id="text that is cut off"),
         pytest.param("add", "[1, 2]", "malformed", ["no JSON object", "left"], id="no object"),
         pytest.param("add", {"left": "one"}, "malformed", ["left", "integer", "one"], id="a wrong value"),
+        pytest.param("add", {"left": "\ud83d"}, "malformed", ["left", "integer"], id="half a character"),
+        pytest.param("add", {"left": object()}, "malformed", ["not valid JSON"], id="no JSON at all"),
         pytest.param("add", {"left": 1, "middle": 2}, "malformed", ["middle", "right"], id="an unknown key"),
         pytest.param("ad", {"left": 1}, "malformed", ['"ad"', "add"], id="an unknown tool"),
         pytest.param("fail", {}, "failed", ["'fail'"], id="a tool that fails"),

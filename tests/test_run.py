@@ -1082,3 +1082,21 @@ def test_what_is_no_retriever_is_refused_at_once(run: Runner, retrieve: Any) -> 
     with pytest.raises(ValueError, match="retrieve="):
         run("q", model=model, tools=many(), retrieve=retrieve)
     assert not model.requests
+
+
+async def choose_later(messages: Any, tools: Any) -> Any:
+    """A retriever that would have to be awaited."""
+    return tools
+
+
+@pytest.mark.parametrize(
+    ("retrieve", "told"),
+    [
+        pytest.param(choose_later, "retrieve is a plain function", id="a coroutine function"),
+        pytest.param(lambda messages, tools: [tool.name for tool in tools], r"retrieve= gave \['tool_0'", id="names"),
+        pytest.param(lambda messages, tools: None, "retrieve= gave None", id="nothing"),
+    ],
+)
+def test_a_retriever_that_is_none_is_told(run: Runner, retrieve: Any, told: str) -> None:
+    with pytest.raises(TypeError, match=told):
+        run("q", model=ScriptedModel(["so"]), tools=many(), retrieve=retrieve)

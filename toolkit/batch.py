@@ -87,8 +87,7 @@ def _checked(options: dict[str, Any], is_near: bool) -> dict[str, Any]:
         raise TypeError(f"{min(clash)!r} belongs to one run. A batch has prompts, and run ids of its batch_id.")
     refuse_strangers({name: value for name, value in options.items() if name not in known}, known)
     tools = options.get("tools")
-    registry = registry_of(tools)
-    return {**options, "tools": tools if isinstance(tools, str) and not is_near else list(registry)}
+    return {**options, "tools": tools if isinstance(tools, str) and not is_near else list(registry_of(tools))}
 
 
 class Rate:

@@ -135,7 +135,7 @@ def _resume(given: argparse.Namespace) -> int:
         if call_id in verdicts:
             raise ValueError(f"Call {call_id!r} is both approved and denied.")
         verdicts[call_id] = Verdict("deny", reason)
-    saved = given.run if given.store and _existing(given.store) else Path(given.run).read_text(encoding="utf-8")
+    saved = given.run if given.store and _existing(given.store) else RunResult.from_json(Path(given.run).read_bytes())
     return _came_of(resume(saved, verdicts, **_setting(given)), given)
 
 
@@ -156,10 +156,19 @@ def _setting(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def _came_of(result: RunResult, given: argparse.Namespace) -> int:
+    _show(result, given)  # first: what cannot be written costs no answer
     if given.save:
         Path(given.save).write_text(result.to_json(), encoding="utf-8")
     if given.html:
         result.save_html(given.html)
+    if result.waiting:
+        return PAUSED
+    if result.stop_reason != "answered":
+        print(f"toolkit: the run ended with {result.stop_reason}", file=sys.stderr)
+    return DONE if result.stop_reason == "answered" else FOUND
+
+
+def _show(result: RunResult, given: argparse.Namespace) -> None:
     if given.json:
         print(result.to_json())
     elif result.waiting:
@@ -169,11 +178,6 @@ def _came_of(result: RunResult, given: argparse.Namespace) -> int:
         print("Go on with: toolkit resume RUN --approve CALL_ID (or --deny CALL_ID=REASON), and the same --tools.")
     else:
         print(result)
-    if result.waiting:
-        return PAUSED
-    if result.stop_reason != "answered":
-        print(f"toolkit: the run ended with {result.stop_reason}", file=sys.stderr)
-    return DONE if result.stop_reason == "answered" else FOUND
 
 
 def _runs(given: argparse.Namespace) -> int:
@@ -214,7 +218,7 @@ def _trace(given: argparse.Namespace) -> int:
 
 def _recorded(given: argparse.Namespace) -> RunResult:
     if not given.store:
-        return RunResult.from_json(Path(given.run).read_text(encoding="utf-8"))
+        return RunResult.from_json(Path(given.run).read_bytes())
     from toolkit.store import SQLiteStore
 
     return SQLiteStore(_existing(given.store)).result(given.run)
@@ -238,8 +242,9 @@ def _verify(given: argparse.Namespace) -> int:
 
 
 def _eval(given: argparse.Namespace) -> int:
-    from toolkit.evals import evaluate, load_cases
+    from toolkit.evals import Report, evaluate, load_cases
 
+    baseline = Report.load(given.baseline) if given.baseline else None  # before --save may write over it
     report = evaluate(
         load_cases(given.cases),
         tools=given.tools,
@@ -252,10 +257,10 @@ def _eval(given: argparse.Namespace) -> int:
     )
     print(report)
     if given.html:
-        report.write_html(given.html)
+        report.save_html(given.html)
     code = DONE if given.min_rate is None or report.pass_rate.value >= given.min_rate else FOUND
-    if given.baseline:
-        comparison = report.compare(given.baseline)
+    if baseline:
+        comparison = report.compare(baseline)
         print(comparison)
         code = code or comparison.exit_code
     return code

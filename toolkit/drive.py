@@ -208,6 +208,8 @@ def _choice(setting: Setting) -> list[Tool]:
 
 def _in_view(chosen: Sequence[Tool], run: Run, setting: Setting) -> tuple[Tool, ...]:
     """What was chosen, and what the run is using, in the order of registration, which prompt caches like."""
+    if not isinstance(chosen, Sequence) or not all(isinstance(tool, Tool) for tool in chosen):
+        raise TypeError(f"retrieve= gave {chosen!r:.200}. It gives a list, of the tools that it was given.")
     in_use = {call.name for message in run.messages[run.history :] for call in message.tool_calls}
     names = {tool.name for tool in chosen} | in_use | {setting.output}
     if run.turns == 0:

@@ -343,8 +343,9 @@ def check_expected(case: Case, tools: ToolRegistry) -> None:
     named = [(name, one.arguments) for one in case.expected for name in one.names]
     for name, arguments in (*named, *((name, {}) for name in case.results)):
         if name not in tools:
-            close = difflib.get_close_matches(name, [tool.name for tool in tools], 3)
-            raise ValueError(f"Case {case.id!r} names {name!r}, which is none of its tools. Near are {close}.")
+            known = [tool.name for tool in tools]
+            there = difflib.get_close_matches(name, known, 3) or known[:10]
+            raise ValueError(f"Case {case.id!r} names {name!r}, which is none of its tools. There are {there}.")
         if name not in defined:  # definitions come from elsewhere, with their errors, and cannot be mended here
             _check_arguments(case.id, tools[name], arguments)
 

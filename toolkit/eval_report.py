@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import html
 import itertools
+import json
 import math
 import random
 import statistics
@@ -26,7 +27,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from toolkit.eval_cases import NO_CALL, Label
-from toolkit.messages import Usage
+from toolkit.messages import Usage, whole_characters
 
 ALL = "all cases"
 _WIDEST_MATRIX = 60
@@ -143,7 +144,8 @@ class Report:
         """Write the report as JSON, for `Report.load` and as a baseline."""
         from pydantic import TypeAdapter
 
-        Path(path).write_bytes(TypeAdapter(Report).dump_json(self, indent=1, fallback=str))
+        plain = TypeAdapter(Report).dump_python(self, mode="json", fallback=str)
+        Path(path).write_text(json.dumps(whole_characters(plain), ensure_ascii=False, indent=1), encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | Path) -> Report:
@@ -159,9 +161,9 @@ class Report:
         """Compare with a report, or the file of one, on the cases that both have; ValueError where there is none."""
         return _compare(self, baseline if isinstance(baseline, Report) else Report.load(baseline), alpha)
 
-    def write_html(self, path: str | Path) -> None:
+    def save_html(self, path: str | Path) -> None:
         """Write the report as one HTML file that loads nothing."""
-        Path(path).write_text(_page(self), encoding="utf-8")
+        Path(path).write_text(whole_characters(_page(self)), encoding="utf-8")
 
     def __str__(self) -> str:
         lines = [f"{name:<17} {value}" for name, value in _summary(self)]

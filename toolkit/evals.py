@@ -8,6 +8,7 @@ sys.exit(report.compare("baseline.json").exit_code)
 from __future__ import annotations
 
 import copy
+import errno
 import functools
 import inspect
 import json
@@ -87,6 +88,8 @@ def evaluate(
     What a case raises is its outcome. KeyboardInterrupt and errors of `on_progress` pass, with what is done as
     `error.report`. Raises ValueError where a case expects what its tools do not have.
     """
+    if save_to and not (folder := Path(save_to).absolute().parent).is_dir():
+        raise FileNotFoundError(errno.ENOENT, "There is no folder for the report", str(folder))
     _check_numbers(price, repeat=repeat, concurrency=concurrency, max_turns=1 if max_turns is None else max_turns)
     if executor is None:  # what cannot be had is told once, and now
         tools, (model, options) = registry_of(tools), _found(model, options)
@@ -118,7 +121,8 @@ def check(case: Case, **asked: Any) -> Outcome:
             check(case, tools=registry, model="…")
     """
     __tracebackhide__ = True
-    _checked([case], asked.get("tools"), asked)
+    asked["tools"] = registry_of(asked.get("tools"))
+    _checked([case], asked["tools"], asked)
     outcome = run_case(case, **asked)
     if not outcome.passed:
         raise AssertionError(f"{outcome.label}: {outcome.explanation}")
@@ -142,6 +146,7 @@ def run_case(
         found, options = _found(model, options)
         if seed is not None and _takes_seed(found):
             options["seed"] = seed + repeat
+        tools = registry_of(tools)  # once: the case that follows has them, too
         ask = functools.partial(_ask, tools=tools, model=found, dry_run=dry_run, max_turns=max_turns, options=options)
         outcome = ask(case, outcome, None)
     except Exception as error:

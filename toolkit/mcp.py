@@ -20,7 +20,7 @@ import logging
 import shlex
 from collections.abc import Collection, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from toolkit import threads
 from toolkit.errors import ToolDefinitionError, ToolError, ToolkitError
@@ -156,6 +156,9 @@ class Server:
 
     def __repr__(self) -> str:
         return f"<MCP server {self.name!r}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"{self!r} is connected to this process. Connect in the other one, in a module of tools.")
 
     @contextlib.contextmanager
     def _begin(self) -> Iterator[Future[None]]:

@@ -50,6 +50,8 @@ def serve(
         raise ValueError(f'transport={transport!r} is neither "stdio" nor "http".')
     if isinstance(tiers, str) or (set(tiers) - set(get_args(Permission))):
         raise ValueError(f"tiers={tiers!r} is no list of {', '.join(get_args(Permission))}.")
+    if not 0 <= port < 65_536:
+        raise ValueError(f"port={port!r} is no port. Give a number from 0 (any free one) to 65535.")
     tools = registry_of(registry)
     server = _server(tools, name, tiers, deps)
     if transport == "stdio":

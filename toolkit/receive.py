@@ -87,7 +87,7 @@ def _read(
 
 
 def _parse(raw: Any, most: int, truncated: bool) -> arguments.Parsed:
-    size = len(raw) if isinstance(raw, (str, bytes)) else len(as_json(raw)) if isinstance(raw, dict) else 0
+    size = len(raw) if isinstance(raw, (str, bytes)) else len(str(raw)) if isinstance(raw, dict) else 0
     if size > most:
         return arguments.Parsed({}, problem=f"The arguments are {size:,} characters long. Send {most:,} at most.")
     return arguments.parse(raw, truncated=truncated)

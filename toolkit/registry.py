@@ -192,7 +192,9 @@ def import_tools(reference: str) -> ToolRegistry:
     Of a module: what `@tool` decorated in it, its Tools and its registries. A name may stand for a registry, a tool, a
     function or a list of these. Raises ImportError or ToolDefinitionError, naming the reference.
     """
-    place, _, name = reference.partition(":")
+    place, _, name = reference.rpartition(":")
+    if not place or name.endswith(".py"):  # no name, but perhaps the drive of a path on Windows
+        place, name = reference.removesuffix(":"), ""
     module = _import(place)
     if name and not hasattr(module, name):
         raise ImportError(f"{place!r} has no {name!r}, which the reference {reference!r} names.")
@@ -208,19 +210,20 @@ def import_tools(reference: str) -> ToolRegistry:
 
 
 def _import(place: str) -> Any:
-    if not place.endswith(".py"):
-        told = f"There is no module {place!r}. A reference to tools is 'module', 'module:name' or a file."
-        if not place or place.startswith("."):
-            raise ImportError(told)
-        try:
-            return importlib.import_module(place)
-        except ModuleNotFoundError as error:
-            if error.name and f"{place}.".startswith(f"{error.name}."):
-                raise ImportError(told) from error
-            raise
-    if not (path := Path(place).resolve()).is_file():
-        raise ImportError(f"There is no file {place!r}.")
-    return _import_file(path)
+    is_file = place.endswith(".py")
+    told = f"There is no module {place!r}. A reference to tools is 'module', 'module:name' or a file."
+    told = f"There is no file {place!r}." if is_file else told
+    if not Path(place).is_file() if is_file else not place or place.startswith("."):
+        raise ImportError(told)
+    try:
+        return _import_file(Path(place).resolve()) if is_file else importlib.import_module(place)
+    except (ImportError, ToolDefinitionError) as error:
+        if isinstance(error, ModuleNotFoundError) and f"{place}.".startswith(f"{error.name}."):
+            raise ImportError(told) from error
+        raise
+    except (Exception, SystemExit) as error:
+        why = f"{type(error).__name__}: {error}"
+        raise ImportError(f"{place!r} failed while it was imported: {why}. Run it by itself to see where.") from error
 
 
 def _import_file(path: Path) -> Any:

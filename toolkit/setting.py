@@ -185,6 +185,8 @@ def _check(approve: Any, store: Any, cancel: Any) -> None:
 
 
 def _retriever(retrieve: int | Retriever | None) -> Retriever | None:
+    if inspect.iscoroutinefunction(retrieve):
+        raise TypeError("retrieve is a plain function, which an async run calls in a thread; it would not be awaited.")
     if retrieve is None or callable(retrieve):
         return retrieve
     if type(retrieve) is not int or retrieve < 1:

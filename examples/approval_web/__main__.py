@@ -11,34 +11,35 @@ Another program begins the runs, with `store=SQLiteStore("runs.db")` and no `app
 """
 
 import argparse
-import importlib
 import sys
 from pathlib import Path
 
 import demo
 from web import Approvals, make_server
 
+from toolkit.registry import import_tools
 from toolkit.store import SQLiteStore
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="approval_web", description="Confirm or reject the calls of waiting runs.")
     parser.add_argument("--demo", action="store_true", help="tools that do nothing, a scripted model and some runs")
-    parser.add_argument("--tools", metavar="MODULE:NAME", help="a ToolRegistry of yours")
+    parser.add_argument(
+        "--tools", metavar="TOOLS", help="yours: package.module, package.module:name or path/to/file.py"
+    )
     parser.add_argument("--model", help="the model that goes on with a run (default: as for every run)")
     parser.add_argument("--store", type=Path, default=Path("approvals.db"), help="the file of runs (%(default)s)")
     parser.add_argument("--port", type=int, default=8765, help="0 takes a free one (%(default)s)")
     given = parser.parse_args()
     if given.demo == bool(given.tools):
-        parser.error("give either --demo or --tools MODULE:NAME")
+        parser.error("give either --demo or --tools TOOLS")
     store = SQLiteStore(given.store)
     if given.demo:
         tools, model = demo.registry, demo.model()
         demo.begin_runs(store)
     else:
-        module, _, name = given.tools.partition(":")
         sys.path.insert(0, str(Path.cwd()))
-        tools, model = getattr(importlib.import_module(module), name or "registry"), given.model
+        tools, model = import_tools(given.tools), given.model
     server = make_server(Approvals(store, tools, model), given.port)
     print(f"Open {server.address}", flush=True)
     try:
