@@ -14,7 +14,7 @@ from toolkit.run import aextract, aresume, arun_agent_with_tools, extract, resum
 from toolkit.scripted import ScriptedModel
 from toolkit.tools import Tool, ToolParameter
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 __all__ = [
     "Limits",
