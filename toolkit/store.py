@@ -69,6 +69,7 @@ class SQLiteStore:
             pass  # what cannot be opened is told at once
 
     def create(self, run: Run) -> None:
+        """Keep a new run, claimed. Raises RunExists where its id is taken."""
         with self._transaction() as database:
             now = time.time()
             made = database.execute("INSERT OR IGNORE INTO runs VALUES (NULL, ?, '', '', ?, ?)", (run.id, now, now))
@@ -79,6 +80,7 @@ class SQLiteStore:
         self._saved[run.id] = (self._saved[run.id][0], len(run.messages))
 
     def claim(self, run_id: str) -> Run:
+        """The run as it was left, for this process alone until `release`. Raises StoreError where somebody has it."""
         with self._transaction() as database:
             number, _, state = self._row(database, run_id)
             self._lease(run_id, number)
@@ -91,22 +93,26 @@ class SQLiteStore:
             return run
 
     def save(self, run: Run, status: str) -> None:
+        """Keep the state of a claimed run."""
         with self._transaction() as database:
             self._write(database, run, status)
         self._saved[run.id] = (self._claimed(run.id)[0], len(run.messages))
 
     def began(self, run: Run, calls: Sequence[tuple[ToolCall, Tool]]) -> None:
+        """Keep that these calls start, of tools that are not `read`."""
         number, _ = self._claimed(run.id)
         if rows := [(number, call.id) for call, tool in calls if tool.permission != "read"]:
             with self._transaction() as database:
                 database.executemany("INSERT OR REPLACE INTO calls VALUES (?, ?, NULL)", rows)
 
     def ended(self, run: Run, call: ToolCall, tool: Tool, result: ToolResult) -> None:
+        """Keep the result of a call, before the others of its batch have ended."""
         row = (self._claimed(run.id)[0], call.id, _as_text(result))
         with self._transaction() as database:
             database.execute("INSERT OR REPLACE INTO calls VALUES (?, ?, ?)", row)
 
     def release(self, run_id: str) -> None:
+        """Give a claimed run free, for any process."""
         with self._lock:
             number, _ = self._saved.pop(run_id, (0, 0))
             if number:
