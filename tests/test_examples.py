@@ -210,8 +210,22 @@ def test_watching_a_run(tmp_path: Path) -> None:
     assert live.index("… book_seat(") < live.index("✓ book_seat")
     assert [line[0] for line in tree.splitlines()] == [*"I├││├││└", "a"]
     assert '│  ✗ get_weather({"city":"Bergn"}) → There is no city \'Bergn\'.' in tree
-    assert "answered · 3 turns · 4 calls" in tree
+    assert "answered · 3 turns · 4 calls · 1272 tokens · " in tree
+    assert without_times(f"```text\n{tree}```") in without_times((ROOT / "README.md").read_text(encoding="utf-8"))
     assert "There is no city &#x27;Bergn&#x27;" in (tmp_path / "run.html").read_text(encoding="utf-8")
+
+
+def test_models() -> None:
+    native, plain, away = run_example("models.py").split("---")[1:]
+    assert native.count("{'model': 'native', 'temperature': 0, 'seed': 7} with tools\n") == 2
+    assert re.findall(r"'plain'} (\w+) tools", plain) == ["with", "without", "without"]
+    assert "Take boots. ['snow in Oslo']\n" in plain
+    assert "503: The model's server answered 503" in away
+    assert away.endswith("'temperature': 0} with tools\nTake boots.\n")
+
+
+def without_times(text: str) -> str:
+    return re.sub(r"[\d.]+ m?s\b", "… s", text)
 
 
 def test_web_service() -> None:
