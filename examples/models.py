@@ -79,7 +79,7 @@ def ask(at: dict) -> None:
 def main() -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), Served) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        ask({"base_url": f"http://127.0.0.1:{server.server_port}/v1", "api_key": "none"})  # no SDK goes without a key
+        ask({"base_url": f"http://127.0.0.1:{server.server_port}/v1", "api_key": "none"})
         server.shutdown()
 
 

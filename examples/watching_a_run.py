@@ -48,7 +48,7 @@ def play(request):
         [ToolCall("c3", "get_weather", {"city": "Bergen"}), ToolCall("c4", "book_seat", {"train": "15:05"})],
         [],
     ][turn]
-    text = "" if calls else "Your seat is 12 in the train of 15:05. Take an umbrella: it rains in Bergen."
+    text = "" if calls else "You have seat 12 in the train of 15:05. Take an umbrella."
     return Reply(Message("assistant", text, tuple(calls)), Usage(310 + 90 * turn, 24))
 
 
