@@ -5,7 +5,8 @@ network: the embedded model is real, but small: compare its answer with the resu
 model, set one of these and run it again:
 
     OPENAI_API_KEY=…                                   OpenAI's default model
-    TOOLKIT_MODEL=NAME OPENAI_BASE_URL=http://…/v1     any OpenAI-compatible server (Ollama, vLLM, llama.cpp …)
+    TOOLKIT_MODEL=NAME OPENAI_BASE_URL=http://…/v1     any OpenAI-compatible server (Ollama, vLLM, llama.cpp …);
+                                                       OPENAI_API_KEY=none, too, where it wants no key
 """
 
 import os

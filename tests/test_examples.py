@@ -176,6 +176,76 @@ def test_tracing() -> None:
     assert after[0] == "        chat scripted usage.input_tokens=300 usage.output_tokens=14"
 
 
+def test_approvals() -> None:
+    rules, person, plan = run_example("approvals.py").split("---")[1:]
+    assert "Ada: Ada has 9 euros\nBob: Not run: the policy denied this call (Never more than 1000.).\n" in rules
+    assert "Paused: 1 call(s) wait for approval: pay (Eve)." in person
+    assert person.endswith("Eve has 300 euros\n")
+    assert "paid so far: [('Ada', 9), ('Eve', 300)]\nAnn has 1 euros\nTom has 2 euros\n" in plan
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a file of a dead process may be held there for a while")
+def test_crash_and_resume() -> None:
+    first, second = run_example("crash_and_resume.py").split("the first process is dead (exit code 9)\n")
+    assert re.findall(r"book_transfer to (\w+) runs in the (\w+)", first) == [("Ada", "first"), ("Bob", "first")]
+    assert re.findall(r"(\w+) runs in the", first) == ["find_account", "Ada", "Bob"]
+    assert re.findall(r"(\w+) runs in the", second) == ["Eve"], "what had ended or begun is not run again"
+    assert "3 lines: intact.\nLine 3: call c3 of book_transfer began; how it ended is not recorded." in second
+    assert "Ada has 9 euros | Outcome unknown: " in second
+    assert 'All three were booked once: ["Ada 9","Bob 9","Eve 9"]' in second
+    assert re.findall(r"\('pay-day', '(\w+)'\)", second) == ["running", "answered"]
+
+
+def test_batch() -> None:
+    lines = run_example("batch.py").splitlines()
+    assert [line.split("? ")[1].strip() for line in lines[:4]] == [
+        *("tea: 3", "FAILED ConnectionError: the model is away", "marmalade: 9", "toast: 5")
+    ]
+    assert lines[7] == "again: 4 of 4"
+    assert lines[8] == "asked anew: ['How many letters are in the word nothing?']"
+
+
+def test_watching_a_run(tmp_path: Path) -> None:
+    live, tree = run_example("watching_a_run.py", str(tmp_path / "run.html")).split("---\n")
+    assert live.index("… book_seat(") < live.index("✓ book_seat")
+    assert [line[0] for line in tree.splitlines()] == [*"I├││├││└", "a"]
+    assert '│  ✗ get_weather({"city":"Bergn"}) → There is no city \'Bergn\'.' in tree
+    assert "answered · 3 turns · 4 calls · 1272 tokens · " in tree
+    assert without_times(f"```text\n{tree}```") in without_times((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert "There is no city &#x27;Bergn&#x27;" in (tmp_path / "run.html").read_text(encoding="utf-8")
+
+
+def test_models() -> None:
+    native, plain, away = run_example("models.py").split("---")[1:]
+    assert native.count("{'model': 'native', 'temperature': 0, 'seed': 7} with tools\n") == 2
+    assert re.findall(r"'plain'} (\w+) tools", plain) == ["with", "without", "without"]
+    assert "Take boots. ['snow in Oslo']\n" in plain
+    assert "503: The model's server answered 503" in away
+    assert away.endswith("'temperature': 0} with tools\nTake boots.\n")
+
+
+def without_times(text: str) -> str:
+    return re.sub(r"[\d.]+ m?s\b", "… s", text)
+
+
+def test_web_service() -> None:
+    pytest.importorskip("starlette", reason="is the service")
+    pytest.importorskip("uvicorn", reason="serves it")
+    printed = run_example("web_service.py")
+    assert "three at once: ['lamp: 20 euros', 'chair: 20 euros', 'table: 20 euros']" in printed
+    assert "to be approved (202): order({'article': 'lamp'})\napproved (200): lamp is ordered for Ada\n" in printed
+    assert re.search(r"approved again \(409\): No call \['\w+'\] waits", printed)
+    assert "the client has gone: the run is cancelled\n" in printed
+    assert printed.endswith("in the store: ['answered', 'answered', 'answered', 'answered', 'stopped']\n")
+
+
+def test_coming_from() -> None:
+    printed = run_example("coming_from.py")
+    assert "You have ordered a lamp." in printed
+    assert "The money is on its way.\n['You are the billing desk.']\n" in printed
+    assert "    tool_exec_result\n    run_end\nTicket(subject='broken lamp', urgent=True)\n" in printed
+
+
 @pytest.mark.local
 def test_quickstart() -> None:
     from toolkit.local import is_installed
@@ -190,7 +260,7 @@ def test_quickstart() -> None:
 
 def test_the_index_names_every_example() -> None:
     listed = re.findall(r"\]\((.+?)\)", (EXAMPLES / "README.md").read_text(encoding="utf-8"))
-    files = [path.name for path in EXAMPLES.iterdir() if path.suffix in (".py", ".ipynb")]
+    files = [path.name for path in EXAMPLES.iterdir() if path.suffix in (".py", ".ipynb", ".png")]
     folders = [f"{path.parent.name}/" for path in EXAMPLES.glob("*/__main__.py")]
     assert sorted(listed) == sorted(files + folders)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import shlex
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from server import ChatServer, answer, call
+from toolkit import cli
 from toolkit.lint import lint_tools
 from toolkit.registry import REGISTRY
 from toolkit.tools import as_tool
@@ -36,6 +38,7 @@ class Played:
 
     blocks: list[Block]
     server: ChatServer
+    folder: Path
 
     def block(self, part: str) -> Block:
         """The one block with this in its code."""
@@ -57,10 +60,11 @@ def readme(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
         patch.setenv("TOOLKIT_MODEL", "some-model")
         patch.setenv("OPENAI_BASE_URL", server.base_url)
         patch.setenv("OPENAI_API_KEY", "some-key")
-        patch.chdir(tmp_path_factory.mktemp("readme"))  # some write files
+        folder = tmp_path_factory.mktemp("readme")
+        patch.chdir(folder)  # some write files
         patch.setattr(REGISTRY, "_tools", {})  # the tools of other tests would be shown to the model as well
         played = [run_block(code) for code in find_blocks(README.read_text(encoding="utf-8"))]
-        yield Played(played, server)
+        yield Played(played, server, folder)
 
 
 def run_block(code: str) -> Block:
@@ -78,8 +82,12 @@ def test_the_ten_lines_answer(readme: Played) -> None:
     assert second["messages"][-1]["content"] == '{"city":"Tokyo","temp":22,"unit":"celsius"}'
 
 
-def test_a_run_is_traced(readme: Played) -> None:
-    assert str(readme.block("from toolkit.otel").names["result"]) == "Three."
+def test_a_run_is_seen(readme: Played) -> None:
+    block = readme.block("from toolkit.otel")
+    assert '  … len({"obj":[1,2,3]})' in block.printed
+    assert '│  ✓ len({"obj":[1,2,3]}) → 3' in "\n".join(block.printed)
+    assert any('"name": "execute_tool len"' in line for line in block.printed), "the spans"
+    assert "Three." in (readme.folder / "run.html").read_text("utf-8")
 
 
 def test_tools_are_functions_methods_and_classes(readme: Played) -> None:
@@ -158,6 +166,80 @@ def test_a_policy_decides(readme: Played) -> None:
     paid, denied = readme.block("import allow, ask_in_terminal").printed
     assert paid == "Ada has 9 euros"
     assert denied == "Not run: the policy denied this call (Too much to pay without a person.)."
+
+
+def test_a_plan_is_carried_out(readme: Played) -> None:
+    planned, done = readme.block('mode="plan"').printed
+    (promised,) = re.findall(r"print\(result\.plan\)  # (.*)", readme.block('mode="plan"').code)
+    assert planned == promised
+    assert done == "a.txt is b.txt now"
+
+
+def test_a_run_goes_on_by_its_id(readme: Played) -> None:
+    block = readme.block("from toolkit.store")
+    waiting, came, verified = block.printed
+    assert waiting == "greeting [('c1', 'send_mail', {'to': 'ada@example.com', 'text': 'Hi!'})]"
+    assert came == "It is sent. [('greeting', 'answered')]"
+    assert f"# {verified}" in block.code
+    assert str(block.names["again"]) == "It is sent."
+
+
+def test_a_batch_keeps_the_order(readme: Played) -> None:
+    assert readme.block("run_batch(").printed == ["['TEA', 'TOAST']"]
+
+
+MY_TOOLS = '''
+from toolkit import tool
+
+@tool(permission="sensitive")
+def delete_file(path: str) -> str:
+    """Delete a file for good. Use it only where the user asks for it.
+
+    Args:
+        path: Relative to the user's folder.
+    """
+    return f"{path} is gone"
+'''
+
+
+def test_the_commands_do_what_they_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    commands = [
+        shlex.split(line) for line in re.findall(r"\| `toolkit (.*)` \|$", README.read_text("utf-8"), re.MULTILINE)
+    ]
+    assert [words for words, *_ in cli._COMMANDS] == sorted(
+        (" ".join(command[:2]) if command[0] in ("audit", "mcp") else command[0] for command in commands),
+        key=[words for words, *_ in cli._COMMANDS].index,
+    )
+    (tmp_path / "my_tools.py").write_text(MY_TOOLS, "utf-8")
+    (tmp_path / "cases.yaml").write_text(
+        "- {input: Delete a.txt, tool: delete_file, arguments: {path: a.txt}}\n", "utf-8"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(REGISTRY, "_tools", {})
+    wanted = answer(None, call("delete_file", {"path": "notes.txt"}, id="c1"))
+    asked = answer(None, call("delete_file", {"path": "a.txt"}))
+    with ChatServer(wanted, "Your notes are gone.", asked) as server:
+        for name, value in {"TOOLKIT_MODEL": "m", "OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "k"}.items():
+            monkeypatch.setenv(name, value)
+        codes = {command[0]: cli.main(command) for command in commands if command[0] != "mcp"}
+    assert codes == {command[0]: 3 if command[0] == "run" else 0 for command in commands if command[0] != "mcp"}
+    printed = capsys.readouterr().out
+    assert "Your notes are gone." in printed
+    assert "2 lines: intact." in printed
+    assert "comes out as recorded: 2 turns, 1 calls" in printed
+    (served,) = (command for command in commands if command[0] == "mcp")
+    assert cli._parser().parse_args(served).port == 8000
+
+
+def test_no_link_is_broken() -> None:
+    text = README.read_text("utf-8")
+    links = re.findall(r"\]\(([^)\s]+)\)", text)
+    anchors = {re.sub(r"[^a-z -]", "", line.lower()).replace(" ", "-") for line in re.findall(r"^#+ (.*)", text, re.M)}
+    assert [link for link in links if link[0] == "#" and link[1:] not in anchors] == []
+    assert [link for link in links if link[0] != "#" and not (README.parent / link.partition("#")[0]).exists()] == []
 
 
 def test_no_block_is_passed_over(readme: Played) -> None:

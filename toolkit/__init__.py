@@ -2,6 +2,20 @@
 
 `@tool` turns a function into something a language model can call;
 `run_agent_with_tools` drives the conversation until there is an answer.
+
+What not everybody needs stands in modules beside it, imported by name:
+
+| to | look into |
+|---|---|
+| decide on calls | `toolkit.approval` |
+| keep runs, and what was done | `toolkit.store`, `toolkit.audit`, `toolkit.replay` |
+| run many prompts | `toolkit.batch` |
+| contain a function | `toolkit.isolation` |
+| show only some of many tools | `toolkit.retrieval` |
+| check tools, and measure models with them | `toolkit.lint`, `toolkit.cost`, `toolkit.evals` |
+| see what happens | `toolkit.display`, `toolkit.events`, `toolkit.otel` |
+| speak MCP | `toolkit.mcp` |
+| know what may be raised | `toolkit.errors` |
 """
 
 from toolkit.errors import ModelError, ToolError, ToolkitError
@@ -14,7 +28,7 @@ from toolkit.run import aextract, aresume, arun_agent_with_tools, extract, resum
 from toolkit.scripted import ScriptedModel
 from toolkit.tools import Tool, ToolParameter
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 __all__ = [
     "Limits",

@@ -82,6 +82,7 @@ class AuditLog:
             _chained_file(self._path)  # what cannot be opened is told at once
 
     def began(self, run: Run, calls: Sequence[tuple[ToolCall, Tool]]) -> None:
+        """Write an intent for each of the calls whose tool is not `read`, and wait until the disk has them."""
         lines = [
             {
                 **_who(run, call, tool, "intent"),
@@ -94,6 +95,7 @@ class AuditLog:
         self._write(lines, sync=True)
 
     def ended(self, run: Run, call: ToolCall, tool: Tool, result: ToolResult) -> None:
+        """Write the outcome of such a call, or of any that was denied."""
         is_denied = result.reason == "denied"
         if (tool.permission == "read" and not is_denied) or tool.name == run.output:
             return
@@ -131,6 +133,7 @@ class Verification:
 
     @property
     def is_intact(self) -> bool:
+        """Whether nothing is wrong with the lines. A call without outcome is no fault of the file."""
         return not self.problems
 
     def __str__(self) -> str:

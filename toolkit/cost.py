@@ -183,7 +183,10 @@ def _length(tool: Tool) -> int:
 
 
 def run_cost(result: RunResult, price: Price) -> list[Money]:
-    """What each turn of a run has cost, by the usage that its provider told; of them all, `price.of(result.usage)`."""
+    """What each turn of a run has cost, by the usage that its provider told, in the order of the turns.
+
+    Of all of them together, `price.of(result.usage)`.
+    """
     return [price.of(turn.usage) for turn in result.run.log]
 
 

@@ -57,6 +57,7 @@ class Outcome:
 
     @property
     def passed(self) -> bool:
+        """Whether the calls were those expected, arguments and all."""
         return self.label == "right"
 
 
@@ -69,6 +70,7 @@ class Rate:
 
     @property
     def value(self) -> float:
+        """The share, from 0 to 1."""
         return self.passed / self.of if self.of else 0.0
 
     @property
@@ -101,6 +103,7 @@ class Report:
 
     @property
     def pass_rate(self) -> Rate:
+        """The share of all cases that came out right."""
         return _rate((outcome.case, outcome.passed) for outcome in self.outcomes)
 
     @property
@@ -122,10 +125,12 @@ class Report:
 
     @property
     def failures(self) -> list[Outcome]:
+        """The outcomes that did not come out right."""
         return [outcome for outcome in self.outcomes if not outcome.passed]
 
     @property
     def usage(self) -> Usage:
+        """The tokens of all outcomes together."""
         return sum((outcome.usage for outcome in self.outcomes), Usage())
 
     @property
@@ -136,6 +141,7 @@ class Report:
 
     @property
     def cost(self) -> float | None:
+        """What all tokens cost at `price`; None where there is no price."""
         if self.price is None:
             return None
         return (self.usage.input_tokens * self.price[0] + self.usage.output_tokens * self.price[1]) / 1e6
@@ -197,6 +203,7 @@ class Comparison:
 
     @property
     def exit_code(self) -> int:
+        """1 where there is a regression, else 0."""
         return int(bool(self.regressions))
 
     def __str__(self) -> str:

@@ -77,7 +77,7 @@ def log_event(event: Event) -> None:
 
 
 def write_lines(path: str | Path) -> Sink:
-    """A sink that appends each event to a file as a line of JSON."""
+    """A sink that appends each event to a file as a line of JSON (UTF-8): `on_event=write_lines("events.jsonl")`."""
     lock = threading.Lock()
 
     def sink(event: Event) -> None:

@@ -100,6 +100,7 @@ class Usage:
 
     @property
     def total_tokens(self) -> int:
+        """Input and output together; cached tokens are part of the input, reasoning ones of the output."""
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:

@@ -75,7 +75,10 @@ class ToolRegistry:
         tags: Collection[str] | None = None,
         tiers: Collection[Permission] | None = None,
     ) -> ToolRegistry:
-        """A registry of those tools that fit every condition given: a name, any of the tags, a permission tier."""
+        """A registry of those tools that fit every condition given: a name, any of the tags, a permission tier.
+
+        Raises KeyError for a name that no tool has.
+        """
         names, tags = (names,) if isinstance(names, str) else names, (tags,) if isinstance(tags, str) else tags
         if unknown := [name for name in names or () if name not in self._tools]:
             raise KeyError(f"No tool is named {unknown}; there are {list(self._tools)}.")
@@ -108,6 +111,7 @@ class ToolRegistry:
         return (await arun_calls(calls, self.snapshot(), run, deps, {}))[0]
 
     def get(self, name: str) -> Tool | None:
+        """The tool of that name; None where there is none. `registry[name]` raises KeyError instead."""
         return self._tools.get(name)
 
     def __getitem__(self, name: str) -> Tool:

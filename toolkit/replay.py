@@ -44,7 +44,10 @@ def replay(recorded: RunResult | Run | str) -> Run:
 
 
 def as_model(recorded: RunResult | Run | str) -> ScriptedModel:
-    """A model that gives the replies of a run again: a test of today's tools against a conversation that happened."""
+    """A model that gives the replies of a run again: a test of today's tools against a conversation that happened.
+
+    `recorded` is as for `replay`. The tools are really called, and what they return now goes into the conversation.
+    """
     run = _run_of(recorded)
     replies = [message for message in run.messages[run.history :] if message.role == "assistant"]
     return ScriptedModel([_reply(run, turn, message) for turn, message in enumerate(replies)])

@@ -81,10 +81,12 @@ class RunResult:
 
     @property
     def messages(self) -> tuple[Message, ...]:
+        """The whole conversation, what was there before the run included."""
         return self.run.messages
 
     @property
     def usage(self) -> Usage:
+        """The tokens of all requests of the run."""
         return self.run.usage
 
     @property

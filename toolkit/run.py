@@ -141,9 +141,12 @@ def resume(
     """Go on with a run that paused, or that an error left behind.
 
     `paused` is the result, its JSON text, the run of an error, or with `store=` the run's id. `verdicts` decides calls
-    by their id; while one of a reply is undecided, the run stays paused and starts none of them. The other arguments
-    are as for `run_agent_with_tools`. Raises ApprovalError for a verdict on a call that does not wait for one, and
-    StoreError where another process drives the run or its store has it further on.
+    by their id: "approve", "deny", "defer" or a Verdict; while one of a reply is undecided, the run stays paused and
+    starts none of them. `max_turns`, for the whole run, lets one go on that had reached its own. The other arguments
+    are as for `run_agent_with_tools`, and are given anew: a saved run holds neither model nor tools.
+
+    Raises ApprovalError for a verdict on a call that does not wait for one, and StoreError where another process drives
+    the run or its store has it further on.
     """
     return drive(*_continue(**locals()))
 

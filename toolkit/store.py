@@ -79,6 +79,7 @@ class SQLiteStore:
             database.close()
 
     def create(self, run: Run) -> None:
+        """Keep a new run, claimed. Raises RunExists where its id is taken."""
         with ExitStack() as undo, self._transaction() as database:
             now = time.time()
             made = database.execute("INSERT OR IGNORE INTO runs VALUES (NULL, ?, '', '', ?, ?)", (run.id, now, now))
@@ -89,6 +90,7 @@ class SQLiteStore:
         self._saved[run.id].kept = _lengths(run)
 
     def claim(self, run_id: str) -> Run:
+        """The run as it was left, for this process alone until `release`. Raises StoreError where somebody has it."""
         with ExitStack() as undo, self._transaction() as database:
             number, _, state = self._row(database, run_id)
             self._lease(run_id, number, undo)
@@ -97,22 +99,26 @@ class SQLiteStore:
         return run
 
     def save(self, run: Run, status: str) -> None:
+        """Keep the state of a claimed run."""
         with self._transaction() as database:
             self._write(database, run, status)
         self._claimed(run.id).kept = _lengths(run)
 
     def began(self, run: Run, calls: Sequence[tuple[ToolCall, Tool]]) -> None:
+        """Keep that these calls start, of tools that are not `read`."""
         number = self._claimed(run.id).number
         if rows := [(number, call.id) for call, tool in calls if tool.permission != "read"]:
             with self._transaction() as database:
                 database.executemany("INSERT OR REPLACE INTO calls VALUES (?, ?, NULL)", rows)
 
     def ended(self, run: Run, call: ToolCall, tool: Tool, result: ToolResult) -> None:
+        """Keep the result of a call, before the others of its batch have ended."""
         row = (self._claimed(run.id).number, call.id, _as_text(result))
         with self._transaction() as database:
             database.execute("INSERT OR REPLACE INTO calls VALUES (?, ?, ?)", row)
 
     def release(self, run_id: str) -> None:
+        """Give a claimed run free, for any process."""
         with self._lock:
             if saved := self._saved.pop(run_id, None):
                 _leases_of(self.path).give(saved.number)
