@@ -119,6 +119,11 @@ def test_what_cannot_work_is_refused_at_once(options: dict[str, Any], kind: type
         run_batch(["a"], **{"model": MODEL, "tools": TOOLS, **options})
 
 
+def test_one_text_is_no_list_of_prompts() -> None:
+    with pytest.raises(TypeError, match=r"write \['hello'\]"):
+        run_batch("hello", model=MODEL, tools=TOOLS)
+
+
 def test_an_interrupted_batch_keeps_what_it_has() -> None:
     def stop(done: int, of: int) -> None:
         if done == 2:
@@ -145,7 +150,9 @@ def test_a_batch_of_a_store_is_done_once(tmp_path: Path) -> None:
 def test_requests_of_all_runs_keep_one_rate(tmp_path: Path) -> None:
     for rate in (Rate(600), Rate(600, tmp_path / "rate")):
         waits = [rate.take() for _ in range(5)]
-        assert waits == pytest.approx([0, 0.1, 0.2, 0.3, 0.4], abs=0.09)
+        assert waits == sorted(waits)
+        assert waits[0] == 0
+        assert 0.1 < waits[-1] <= 0.4  # later calls wait for less, on a slow machine
         assert pickle.loads(pickle.dumps(rate)).path == rate.path
     times: list[float] = []
     rate = Rate(3000)

@@ -505,10 +505,12 @@ def test_nothing_configured_takes_the_embedded_one(monkeypatch: pytest.MonkeyPat
     assert type(find_model(None)).__name__ == "LocalModel"
 
 
-def test_the_environment_names_the_model(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("key", ["k", None], ids=["a key", "a server that wants no key"])
+def test_the_environment_names_the_model(run: Runner, key: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     with ChatServer("done") as server:
         monkeypatch.setenv("TOOLKIT_MODEL", "theirs")
-        monkeypatch.setenv("OPENAI_API_KEY", "k")
+        if key:
+            monkeypatch.setenv("OPENAI_API_KEY", key)
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
         assert run("q", tools=tools()).text == "done"
         assert server.bodies[0]["model"] == "theirs"
@@ -521,6 +523,12 @@ def test_a_key_alone_takes_openais_model(run: Runner, monkeypatch: pytest.Monkey
         run("q", tools=tools())
         assert server.bodies[0]["model"] == OPENAI_MODEL
         assert server.requests[0].headers["authorization"] == "Bearer k"
+
+
+def test_what_a_server_answered_is_told_once(run: Runner) -> None:
+    with ChatServer(Fault(400, "no such model")) as server, pytest.raises(ModelError, match="no such") as caught:
+        run("q", model="m", base_url=server.base_url, tools=tools())
+    assert str(caught.value).count("400") == 1
 
 
 def test_a_name_with_a_colon_is_a_name(run: Runner) -> None:

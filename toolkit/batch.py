@@ -53,6 +53,10 @@ def run_batch(
     Raises ValueError for a store without batch_id, TypeError for what no run takes. On KeyboardInterrupt nothing more
     is begun, and what has ended is on `error.results` (None for the rest).
     """
+    if isinstance(prompts, str):
+        raise TypeError(f"prompts is a list of texts, not one: write [{prompts[:40]!r}].")
+    if not isinstance(rate, Rate | None):
+        raise TypeError(f"rate is a Rate, not {type(rate).__name__}. Write rate=Rate(60) for 60 requests a minute.")
     prompts = list(prompts)
     if (store is None) != (batch_id is None):
         raise ValueError("store= and batch_id= go together: the runs are kept under the batch's id.")

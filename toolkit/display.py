@@ -224,7 +224,7 @@ class _Live:
                 yield f"run {event.run_id[:8]} · {data['model']} · {len(data['tools'])} tools"
             case "model_reply":
                 tokens = f"{data['input_tokens']} in, {data['output_tokens']} out"
-                yield f"turn {event.turn} · {_time(data['time_ms'] / 1000)} · {tokens}  {_line(data['text'])}"
+                yield f"turn {event.turn} · {_time(data['time_ms'] / 1000)} · {tokens}  {_line(data['text'])}".rstrip()
             case "tool_call_request":
                 self.depth[data["tool_call_id"]] = self.depth.get(event.run_id, 0) + 1
                 given = None if data["arguments"] is None else as_json(data["arguments"])

@@ -191,7 +191,9 @@ class Transport:
 
     def _made(self, openai_class: str, anthropic_class: str) -> Any:
         kind = getattr(self._library, openai_class if self.sdk == "openai" else anthropic_class)
-        key = self._api_key or os.environ.get(f"{self.sdk.upper()}_API_KEY") or ("none" if self._base_url else None)
+        name = self.sdk.upper()
+        is_own = self._base_url or os.environ.get(f"{name}_BASE_URL")  # where a key is the server's affair
+        key = self._api_key or os.environ.get(f"{name}_API_KEY") or ("none" if is_own else None)
         try:
             return kind(base_url=self._base_url, api_key=key, max_retries=0)
         except Exception as error:
@@ -258,7 +260,7 @@ class Transport:
         import httpx2
 
         if isinstance(error, self._library.APIStatusError):
-            status, text = error.status_code, error.message[:1000]
+            status, text = error.status_code, error.message.removeprefix(f"Error code: {error.status_code} - ")[:1000]
             kind = ToolsRefused if 400 <= status < 502 and _NO_TOOLS.search(text) else ModelError
             return kind(f"The model's server answered {status}: {text}", status=status)
         if isinstance(error, (self._library.APIConnectionError, httpx2.TransportError)):
