@@ -107,6 +107,10 @@ WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a store without an id": ({"store": object()}, ValueError, "go together"),
     "an id without a store": ({"batch_id": "b"}, ValueError, "go together"),
     "no concurrency": ({"concurrency": 0}, ValueError, "lets nothing run"),
+    "a part of one": ({"concurrency": 2.5}, ValueError, "a whole number"),
+    "no executor": ({"executor": "threads"}, TypeError, "executor is one of concurrent.futures, not 'threads'"),
+    "a text for a list": ({"prompts": "abc"}, TypeError, "prompts is a list of texts"),
+    "what is no text": ({"prompts": ["a", 5]}, TypeError, "prompts is a list of texts"),
     "an id for all runs": ({"run_id": "r"}, TypeError, "belongs to one run"),
     "a parameter misspelt": ({"max_turn": 3}, TypeError, "Did you mean 'max_turns'"),
     "no tools": ({"tools": 5}, TypeError, "a list of tools"),
@@ -116,11 +120,11 @@ WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
 @pytest.mark.parametrize(("options", "kind", "told"), WRONG.values(), ids=WRONG)
 def test_what_cannot_work_is_refused_at_once(options: dict[str, Any], kind: type[Exception], told: str) -> None:
     with pytest.raises(kind, match=told):
-        run_batch(["a"], **{"model": MODEL, "tools": TOOLS, **options})
+        run_batch(**{"prompts": ["a"], "model": MODEL, "tools": TOOLS, **options})
 
 
 def test_one_text_is_no_list_of_prompts() -> None:
-    with pytest.raises(TypeError, match=r"write \['hello'\]"):
+    with pytest.raises(TypeError, match="One text alone"):
         run_batch("hello", model=MODEL, tools=TOOLS)
 
 

@@ -50,18 +50,15 @@ def run_batch(
     on_progress: called with how many have ended, and how many there are.
     options: those of `run_agent_with_tools`.
 
-    Raises ValueError for a store without batch_id, TypeError for what no run takes. On KeyboardInterrupt nothing more
-    is begun, and what has ended is on `error.results` (None for the rest).
+    Raises ValueError or TypeError for what cannot work. On KeyboardInterrupt nothing more is begun, and what has ended
+    is on `error.results` (None for the rest).
     """
-    if isinstance(prompts, str):
-        raise TypeError(f"prompts is a list of texts, not one: write [{prompts[:40]!r}].")
+    prompts = _listed(prompts)
+    _check(executor, concurrency)
     if not isinstance(rate, Rate | None):
         raise TypeError(f"rate is a Rate, not {type(rate).__name__}. Write rate=Rate(60) for 60 requests a minute.")
-    prompts = list(prompts)
     if (store is None) != (batch_id is None):
         raise ValueError("store= and batch_id= go together: the runs are kept under the batch's id.")
-    if concurrency < 1:
-        raise ValueError(f"concurrency={concurrency!r} lets nothing run. Give 1 or more.")
     is_near = executor is None or isinstance(executor, ThreadPoolExecutor)
     options = _checked(options, is_near)
     if rate:
@@ -82,6 +79,20 @@ def run_batch(
 
 
 _OF_A_MODEL = ("client", "base_url", "api_key")
+
+
+def _listed(prompts: Iterable[str]) -> list[str]:
+    listed = [] if isinstance(prompts, str) else list(prompts)
+    if isinstance(prompts, str) or not all(isinstance(prompt, str) for prompt in listed):
+        raise TypeError("prompts is a list of texts. One text alone goes to run_agent_with_tools.")
+    return listed
+
+
+def _check(executor: Any, concurrency: Any) -> None:
+    if executor is not None and not hasattr(executor, "submit"):
+        raise TypeError(f"executor is one of concurrent.futures, not {executor!r}. None is threads.")
+    if type(concurrency) is not int or concurrency < 1:
+        raise ValueError(f"concurrency={concurrency!r} lets nothing run. Give a whole number, 1 or more.")
 
 
 def _checked(options: dict[str, Any], is_near: bool) -> dict[str, Any]:

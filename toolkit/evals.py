@@ -294,7 +294,10 @@ def _outcome(future: Future[Outcome], job: Any) -> Outcome:
     try:
         return future.result()
     except Exception as error:  # the executor's: a process that died, a tool that cannot be sent there
-        why = f"{type(error).__name__}: {error}. In other processes, tools are found by tools='module:name'."
+        why = (
+            f"{type(error).__name__}: {error}".rstrip(".")
+            + ". In other processes, tools are found by tools='module:name'."
+        )
         return replace(_blank(job.args[0], job.keywords["repeat"]), explanation=why)
 
 
