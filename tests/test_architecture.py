@@ -53,7 +53,7 @@ CORE = (
 # These may import the core, and of each other what ALLOWED says.
 BESIDE = (
     *("approval", "retrieval", "isolation", "store", "audit", "lint", "cost", "otel"),
-    *("mcp", "local", "llama", "batch", "display", "evals"),
+    *("mcp", "local", "llama", "extraction", "narrowing", "batch", "display", "evals"),
 )
 # These may import everything.
 ABOVE = ("cli",)
@@ -69,6 +69,9 @@ ALLOWED = {
     ("dialects.prompted", "dialects.chat_stream"): "it rides on that wire",
     ("dialects.prompted", "dialects.react_text"): "reads the replies",
     ("local", "llama"): "the server that the embedded model runs in",
+    ("local", "narrowing"): "what its model may choose from",
+    ("local", "extraction"): "what of its answer was said",
+    ("narrowing", "extraction"): "the values to choose from",
     ("dialects.chat", "dialects.chat_stream"): "its streams, read only where one is asked for",
     ("dialects.leaked", "dialects.leaked_forms"): "the readers of each form",
     ("dialects.leaked", "dialects.leaked_values"): "values as the forms write them",
