@@ -604,6 +604,10 @@ def test_cases_and_outcomes_can_be_sent() -> None:
         pytest.param(lambda: Case("q", None, tools=[{}]), TypeError, "'tools' holds names", id="no definition"),
         pytest.param(lambda: matches("("), ValueError, "regular expression", id="no pattern"),
         pytest.param(lambda: near("3"), ValueError, "takes a number", id="no number"),  # type: ignore[arg-type]
+        pytest.param(lambda: run([Case("q", None)], executor="threads"), TypeError, "executor is one", id="executor"),
+        pytest.param(
+            lambda: run([Case("q", None)], on_progress=5), TypeError, "on_progress is a function", id="progress"
+        ),
         pytest.param(
             lambda: run([Case("q", "wether")]), ValueError, r"none of its tools. There are \['weather'", id="name"
         ),

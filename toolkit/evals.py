@@ -90,6 +90,10 @@ def evaluate(
     """
     if save_to and not (folder := Path(save_to).absolute().parent).is_dir():
         raise FileNotFoundError(errno.ENOENT, "There is no folder for the report", str(folder))
+    if executor is not None and not hasattr(executor, "submit"):
+        raise TypeError(f"executor is one of concurrent.futures, not {executor!r}. None asks the cases here.")
+    if on_progress is not None and not callable(on_progress):
+        raise TypeError(f"on_progress is a function, not {on_progress!r}.")
     _check_numbers(price, repeat=repeat, concurrency=concurrency, max_turns=1 if max_turns is None else max_turns)
     if executor is None:  # what cannot be had is told once, and now
         tools, (model, options) = registry_of(tools), _found(model, options)
