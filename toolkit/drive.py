@@ -10,27 +10,13 @@ import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Literal, cast, get_args
+from typing import Any, cast, get_args
 
-from toolkit import threads
+from toolkit import loop, threads
 from toolkit.errors import ToolsRefused
 from toolkit.execute import Done, arun_calls, run_calls
 from toolkit.journals import Journal
-from toolkit.loop import (
-    AskApproval,
-    CallModel,
-    CallTools,
-    Decision,
-    Gate,
-    Outcome,
-    Run,
-    Step,
-    Stop,
-    Verdict,
-    advance,
-    close,
-    waiting,
-)  # fmt: skip
+from toolkit.loop import AskApproval, CallModel, CallTools, Decision, Gate, Outcome, Run, Step, Stop, Verdict
 from toolkit.messages import PendingCall, Reply, ToolCall
 from toolkit.receive import receive
 from toolkit.results import RunResult
@@ -44,20 +30,17 @@ _log = logging.getLogger("toolkit")
 class _Halted(BaseException):
     """A wait ended before its time."""
 
-    def __init__(self, reason: Literal["cancelled", "limit_reached"]) -> None:
-        self.reason: Literal["cancelled", "limit_reached"] = reason
-
 
 def drive(run: Run, setting: Setting) -> RunResult:
     done: Done = {}
     step: Step | None = None
     gate = setting.gate(run)
     try:
-        setting.begin(run)
+        setting.tell_run(run)
         while not isinstance(step := setting.next_step(run, gate), Stop):
             done.clear()
             shown = _shown(run, step, setting)
-            setting.tell_begin(run, step, len(shown))
+            setting.tell_step(run, step, len(shown))
             started = time.perf_counter()
             try:
                 outcome = _perform(step, run, setting, shown, done)
@@ -65,7 +48,7 @@ def drive(run: Run, setting: Setting) -> RunResult:
                 run = setting.switch_route(run, error)
                 continue
             except _Halted as halted:
-                step = Stop(halted.reason, "Not run: the run was stopped.")
+                step = Stop(halted.args[0], "Not run: the run was stopped.")
                 break
             run = setting.advance(run, step, outcome, time.perf_counter() - started)
         return _finish(run, step, gate, setting)
@@ -82,11 +65,11 @@ async def adrive(run: Run, setting: Setting) -> RunResult:
     step: Step | None = None
     gate = setting.gate(run)
     try:
-        setting.begin(run)
+        setting.tell_run(run)
         while not isinstance(step := setting.next_step(run, gate), Stop):
             done.clear()
             shown = await _ashown(run, step, setting)
-            setting.tell_begin(run, step, len(shown))
+            setting.tell_step(run, step, len(shown))
             started = time.perf_counter()
             try:
                 outcome = await _aperform(step, run, setting, shown, done)
@@ -94,7 +77,7 @@ async def adrive(run: Run, setting: Setting) -> RunResult:
                 run = setting.switch_route(run, error)
                 continue
             except _Halted as halted:
-                step = Stop(halted.reason, "Not run: the run was stopped.")
+                step = Stop(halted.args[0], "Not run: the run was stopped.")
                 break
             run = setting.advance(run, step, outcome, time.perf_counter() - started)
         return _finish(run, step, gate, setting)
@@ -106,26 +89,23 @@ async def adrive(run: Run, setting: Setting) -> RunResult:
             setting.store.release(run.id)
 
 
-def _perform(step: Step, run: Run, setting: Setting, shown: tuple[Tool, ...], done: Done) -> Outcome:
-    match step:
-        case CallModel():
-            return receive(_ask_model(step, run, setting, shown), run, setting.tools, setting.asked)
-        case AskApproval(calls):
-            return {call.id: _in_mode(run, call, _ask(setting, call), setting) for call in calls}
-        case CallTools(calls):
-            return run_calls(calls, setting.tools, run, setting.deps, done, setting.watch(run))
-    raise TypeError(f"{step!r} is no step to perform.")
+_Act = CallModel | AskApproval | CallTools
 
 
-async def _aperform(step: Step, run: Run, setting: Setting, shown: tuple[Tool, ...], done: Done) -> Outcome:
-    match step:
-        case CallModel():
-            return receive(await _aask_model(step, run, setting, shown), run, setting.tools, setting.asked)
-        case AskApproval(calls):
-            return {call.id: _in_mode(run, call, await _aask(setting, call), setting) for call in calls}
-        case CallTools(calls):
-            return await arun_calls(calls, setting.tools, run, setting.deps, done, setting.watch(run))
-    raise TypeError(f"{step!r} is no step to perform.")
+def _perform(step: _Act, run: Run, setting: Setting, shown: tuple[Tool, ...], done: Done) -> Outcome:
+    if isinstance(step, CallModel):
+        return receive(_ask_model(step, run, setting, shown), run, setting.tools, setting.asked)
+    if isinstance(step, AskApproval):
+        return {call.id: _in_mode(run, call, _ask(setting, call), setting) for call in step.calls}
+    return run_calls(step.calls, setting.tools, run, setting.deps, done, setting.watch(run))
+
+
+async def _aperform(step: _Act, run: Run, setting: Setting, shown: tuple[Tool, ...], done: Done) -> Outcome:
+    if isinstance(step, CallModel):
+        return receive(await _aask_model(step, run, setting, shown), run, setting.tools, setting.asked)
+    if isinstance(step, AskApproval):
+        return {call.id: _in_mode(run, call, await _aask(setting, call), setting) for call in step.calls}
+    return await arun_calls(step.calls, setting.tools, run, setting.deps, done, setting.watch(run))
 
 
 def _ask_model(step: CallModel, run: Run, setting: Setting, shown: tuple[Tool, ...]) -> Reply:
@@ -218,9 +198,9 @@ def _in_view(chosen: Sequence[Tool], run: Run, setting: Setting) -> tuple[Tool, 
 
 
 def _finish(run: Run, step: Stop, gate: Gate, setting: Setting) -> RunResult:
-    open_calls = waiting(run, gate) if step.reason == "awaiting_approval" else ()
+    open_calls = loop.waiting(run, gate) if step.reason == "awaiting_approval" else ()
     setting.tell_end(run, stop_reason=step.reason)
-    run = advance(run, step)
+    run = loop.advance(run, step)
     if setting.store:
         setting.store.save(run, step.reason)
     return RunResult(run, step.reason, open_calls, setting.tools)
@@ -230,7 +210,7 @@ def _attach(error: BaseException, run: Run, step: Step | None, done: Done, setti
     """Leave a run behind that can be continued: every call answered, as far as is known."""
     began = isinstance(step, CallTools)
     why = "Interrupted while it ran; whether it took effect is not known." if began else "Not run: the run was stopped."
-    left = close(run, why, done, "interrupted" if began else "not_run")
+    left = loop.close(run, why, done, "interrupted" if began else "not_run")
     with contextlib.suppress(AttributeError):  # some exceptions take no attribute
         error.run = left  # type: ignore[attr-defined]
     if setting.audit and began:

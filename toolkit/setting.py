@@ -65,9 +65,8 @@ class Setting:
         """In a plan, where only what reads is run, a policy may still deny; nothing else is decided there."""
         return frozenset(getattr(self.approve, "tiers", ())) if run.mode == "plan" else self.asked
 
-    def begin(self, run: Run) -> None:
-        if self.sinks:
-            events.tell(self.sinks, events.run_started(run, self.model.name, self.model.provider, self.tools))
+    def tell_run(self, run: Run) -> None:
+        events.tell(self.sinks, events.run_started(run, self.model.name, self.model.provider, self.tools))
 
     def halt(self, run: Run) -> threads.Halt:
         """What ends a step that waits: the caller's flag, and the end of the run's time."""
@@ -88,9 +87,7 @@ class Setting:
         return step
 
     def advance(self, run: Run, step: Step, outcome: Outcome, seconds: float) -> Run:
-        if self.sinks:
-            for event in events.step_ended(run, step, outcome, self.model.name, seconds):
-                events.tell(self.sinks, event)
+        events.tell(self.sinks, events.step_ended(run, step, outcome, self.model.name, seconds))
         active = 0.0 if isinstance(step, AskApproval) else seconds  # people take their time
         run = advance(run, step, outcome, seconds=active)
         if self.store:
@@ -101,18 +98,14 @@ class Setting:
         """The run with the tools in its prompt from now on, unless they are there already."""
         if run.route == "prompted":
             raise error
-        if self.sinks:
-            events.tell(self.sinks, events.route_switched(run, str(error)))
+        events.tell(self.sinks, events.route_switched(run, str(error)))
         return replace(run, route="prompted")
 
-    def tell_begin(self, run: Run, step: Step, shown: int) -> None:
-        if self.sinks:
-            for event in events.step_began(run, step, self.model.name, shown):
-                events.tell(self.sinks, event)
+    def tell_step(self, run: Run, step: Step, shown: int) -> None:
+        events.tell(self.sinks, events.step_began(run, step, self.model.name, shown))
 
     def tell_end(self, run: Run, **outcome: str) -> None:
-        if self.sinks:
-            events.tell(self.sinks, events.run_ended(run, outcome))
+        events.tell(self.sinks, events.run_ended(run, outcome))
 
 
 def make_setting(
