@@ -6,6 +6,7 @@ share few hints, and putting known pieces together costs a tenth of building a m
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import json
@@ -182,10 +183,12 @@ class Signature:
         return positional, values
 
     def _adapt(self, parameter: Parameter) -> _Adapted:
-        hint = parameter.hint
+        hint, text = parameter.hint, str(parameter.hint)
         try:
             # Unions of other order are equal, and yet not the same: their text belongs to the key.
-            return _adapt(hint, str(hint)) if _is_hashable(hint) else _adapt.__wrapped__(hint, "")
+            with contextlib.suppress(TypeError):  # of a hint that has no hash, or is no type
+                return _adapt(hint, text)
+            return _adapt.__wrapped__(hint, text)
         except Exception as error:
             raise ToolDefinitionError(_why_no_json(self.owner, parameter, error)) from error
 
@@ -285,14 +288,6 @@ def _renamed(fields: dict[str, _Adapted]) -> dict[str, Any]:
     for definition in definitions.values():
         definition.pop("title", None)
     return dict(definitions)
-
-
-def _is_hashable(hint: Any) -> bool:
-    try:
-        hash(hint)
-    except TypeError:
-        return False
-    return True
 
 
 def copied(schema: Any) -> Any:

@@ -48,14 +48,10 @@ def read_signature(
             context = parameter.name
             continue
         parameters.append(_parameter(parameter, hint, about.get(parameter.name, "")))
-    lone = parameters[0] if len(parameters) == 1 else None
-    if (
-        lone
-        and lone.hint is Any
-        and lone.name not in hints
-        and lone.kind not in (Kind.VAR_POSITIONAL, Kind.VAR_KEYWORD)
-    ):
-        parameters = [replace(lone, hint=unhinted)]
+    if len(parameters) == 1:
+        lone = parameters[0]
+        if lone.hint is Any and lone.name not in hints and lone.kind is not Kind.VAR_KEYWORD:
+            parameters = [replace(lone, hint=unhinted)]
     return Signature(name, tuple(parameters), description, context, _by_position(declared))
 
 

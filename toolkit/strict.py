@@ -37,7 +37,7 @@ def object_root(schema: Any) -> dict[str, Any]:
     root = dict(schema)
     if "$ref" in root or "allOf" in root:
         root = _flatten(root, root)
-        root |= {key: schema[key] for key in ("$defs", "definitions") if key in schema}
+        root |= _definitions(schema)
     for key in ("anyOf", "oneOf"):
         if key in root:
             branches = [object_root({**_flatten(b, schema), **_definitions(schema)}) for b in root.pop(key)]
@@ -295,13 +295,9 @@ def _nullable(node: dict[str, Any]) -> dict[str, Any]:
     if kinds and "const" not in node and "anyOf" not in node:
         wider = {**node, "type": [*kinds, "null"]}
         return {**wider, "enum": [*node["enum"], None]} if "enum" in node else wider
-    branches = (
-        node["anyOf"]
-        if set(node) <= {"anyOf", "description"}
-        else [{key: value for key, value in node.items() if key != "description"}]
-    )
-    nullable = {"anyOf": [*branches, {"type": "null"}]}
-    return {**nullable, "description": node["description"]} if "description" in node else nullable
+    rest = {key: value for key, value in node.items() if key != "description"}
+    branches = rest["anyOf"] if set(rest) == {"anyOf"} else [rest]
+    return _described({"anyOf": [*branches, {"type": "null"}]}, node.get("description"), [])
 
 
 def _described(node: dict[str, Any], description: Any, notes: list[str]) -> dict[str, Any]:
