@@ -7,6 +7,7 @@ in the middle: `parse` and `unwrap` come before it, `mend` and `complain` after 
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -159,7 +160,7 @@ def unwrap(parsed: Parsed, name: str, parameters: Schema) -> Parsed:
     """
     properties = parameters.get("properties") or {}
     lone = parameters.get("required") or list(properties)
-    if isinstance(parsed.other, list) and len(lone) == 1 and "array" in _types(properties.get(lone[0]), parameters):
+    if isinstance(parsed.other, list) and len(lone) == 1 and "array" in types_of(properties.get(lone[0]), parameters):
         return Parsed({lone[0]: parsed.other}, (*parsed.repairs, "bare_array"))
     given = parsed.arguments
     held = given.keys() - _SCHEMA_KEYS - {key for key in _NAME_KEYS if given.get(key) == name}
@@ -176,16 +177,19 @@ def _is_schema(value: Any, schema: Any) -> bool:
     return isinstance(value, dict) and isinstance(schema, Mapping) and value.get("type", "") == schema.get("type")
 
 
-def _types(schema: Any, parameters: Schema, depth: int = 0) -> list[str]:
-    """The names of the types that a schema allows: references followed, unions spread."""
-    if not isinstance(schema, Mapping) or depth > 5:  # a reference may lead back
-        return []
+def types_of(schema: Any, parameters: Schema) -> list[str]:
+    """The names of the types that a schema allows: references followed, unions spread, an enum's words strings."""
     definitions = parameters.get("$defs") or parameters.get("definitions") or {}
-    members = [member for key in ("anyOf", "oneOf", "allOf") for member in schema.get(key, ())]
-    members.append(definitions.get(str(schema.get("$ref")).rpartition("/")[2]))
-    own = schema.get("type", ())
-    inner = [name for member in members for name in _types(member, parameters, depth + 1)]
-    return list(dict.fromkeys([*([own] if isinstance(own, str) else own), *inner]))
+    types: list[str] = []
+    waiting = [schema]
+    for node in itertools.islice(waiting, 50):  # references may lead back
+        if isinstance(node, Mapping):
+            own = node.get("type", ())
+            types += [own] if isinstance(own, str) else own
+            types += ["string" for value in (*node.get("enum", ()), node.get("const")) if isinstance(value, str)]
+            waiting += [branch for key in ("anyOf", "oneOf", "allOf") for branch in node.get(key, ())]
+            waiting.append(definitions.get(str(node.get("$ref")).rpartition("/")[2]))
+    return list(dict.fromkeys(types))
 
 
 def mend(
@@ -263,7 +267,7 @@ def complain(name: str, errors: Errors, parameters: Schema, attempts_left: int |
     missing = [str(path[0]) for path, group in fields.items() if group[0].get("type") == "missing" and len(path) == 1]
     lines = [_complaint(path, group, missing or list(properties)) for path, group in list(fields.items())[:8]]
     known = [
-        f"{key} ({'|'.join(_types(schema, parameters)) or 'any'}{', required' if key in required else ''})"
+        f"{key} ({'|'.join(types_of(schema, parameters)) or 'any'}{', required' if key in required else ''})"
         for key, schema in properties.items()
     ]
     told, listed = _clip("\n".join(lines), 1300), _clip(", ".join(known) or "none", 500)

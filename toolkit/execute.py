@@ -258,8 +258,6 @@ async def _call_in_thread(one: _Ready) -> Any:
 
     context = contextvars.copy_context()
     came = await asyncio.wrap_future(threads.start(functools.partial(context.run, _call, one, settle=False)))
-    if isinstance(came, Returned | _Raised):
-        return came
     for variable, value in context.items():  # what is still to be awaited goes on where the call began
         variable.set(value)
     return await _finish(came, one)
@@ -306,17 +304,15 @@ def _call(one: _Ready, *, settle: bool = True) -> Any:
 
 
 async def _acall(one: _Ready) -> Any:
-    _enter(one)
-    try:
-        value = one.tool.call(one.values, one.context)
-    except BaseException as error:
-        return _Raised(error)
-    return await _finish(value, one)
+    return await _finish(_call(one, settle=False), one)
 
 
 async def _finish(value: Any, one: _Ready) -> Any:
+    """Await what a call left to be awaited."""
     from asyncio import CancelledError
 
+    if isinstance(value, Returned | _Raised):
+        return value
     try:
         if inspect.isawaitable(value):
             value = await value

@@ -22,12 +22,9 @@ def read_conversation(history: Conversation) -> list[Message]:
     """
     if history is None:
         return []
-    if isinstance(history, (RunResult, Run)):
-        given: Iterable[Any] = history.messages
-    elif isinstance(history, (str, bytes, Mapping)) or not isinstance(history, Iterable):
+    given: Any = history.messages if isinstance(history, (RunResult, Run)) else history
+    if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
         raise TypeError(f"history is a RunResult or a list of messages, not {type(history).__name__}.")
-    else:
-        given = history
     whole: list[Message] = []
     used: set[str] = set()
     waiting: list[tuple[str, ToolCall]] = []  # calls without a result, with the ids that they came with

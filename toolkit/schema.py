@@ -77,8 +77,7 @@ class Signature:
             definitions = _renamed(fields)
         for parameter in self.parameters:
             entry = copied(fields[parameter.name].json)
-            for name, definition in entry.pop("$defs", {}).items():
-                definitions[name] = definition
+            definitions |= entry.pop("$defs", {})
             if parameter is self.extras:
                 schema["additionalProperties"] = entry or True
                 continue
@@ -92,33 +91,28 @@ class Signature:
         return {**schema, "$defs": definitions} if definitions else schema
 
     @functools.cached_property
-    def _validator(self) -> tuple[Any, str | None]:
-        """The compiled validator, and whether keys that nobody declared are forbidden below the top as well."""
+    def _validator(self) -> Any:
+        """The compiled validator."""
         from pydantic_core import SchemaValidator, core_schema
 
         fields: dict[str, Any] = {}
         definitions: dict[str, Any] = {}
-        extras = None
+        others: dict[str, Any] = {"extra_behavior": "forbid"}
         for parameter in self.parameters:
             core = self._adapt(parameter).core
             if core["type"] == "definitions":
                 definitions |= {definition["ref"]: definition for definition in core["definitions"]}
                 core = core["schema"]
             if parameter is self.extras:
-                extras = core
+                others = {"extra_behavior": "allow", "extras_schema": core}
                 continue
             # A default of pydantic's own (a Field, a factory) is applied by the validator; Python fills in the rest.
             aliases: list[list[str | int]] = [[alias] for alias in parameter.aliases]
             fields[parameter.name] = core_schema.typed_dict_field(
                 core, required=parameter.required, validation_alias=aliases or None
             )
-        if self.extras:
-            schema: Any = core_schema.typed_dict_schema(fields, extra_behavior="allow", extras_schema=extras)
-        else:
-            schema = core_schema.typed_dict_schema(fields, extra_behavior="forbid")
-        if definitions:
-            schema = core_schema.definitions_schema(schema, list(definitions.values()))
-        return SchemaValidator(schema), None if self.extras else "forbid"
+        schema: Any = core_schema.typed_dict_schema(fields, **others)
+        return SchemaValidator(core_schema.definitions_schema(schema, list(definitions.values())))
 
     def read(self, text: str) -> dict[str, Any] | None:
         """The values in a JSON text that fits as it is; None where it needs reading with more care."""
@@ -126,7 +120,7 @@ class Signature:
         if self.extras or ("N" in text and "NaN" in text) or ("I" in text and "Infinity" in text):
             return None
         try:
-            return self._validator[0].validate_json(text, extra="forbid")  # type: ignore[no-any-return]
+            return self._validator.validate_json(text, extra="forbid")  # type: ignore[no-any-return]
         except Exception:  # a validator of the user's may raise anything
             return None
 
@@ -140,9 +134,8 @@ class Signature:
         from pydantic_core import ValidationError, to_json
 
         text = to_json(arguments, inf_nan_mode="constants")
-        validator, extra = self._validator
-        try:
-            return validator.validate_json(text, extra=extra), ()
+        try:  # keys that nobody declared are forbidden below the top as well
+            return self._validator.validate_json(text, extra=None if self.extras else "forbid"), ()
         except ValidationError as error:
             errors = error.errors(include_url=False)
         except Exception as error:  # a validator of the user's that raised something else
@@ -151,7 +144,7 @@ class Signature:
         unlisted = [e["loc"] for e in errors if e["type"] == "extra_forbidden" and len(e["loc"]) > 1]
         if len(unlisted) == len(errors):  # what a model's own configuration makes of them is the tool's affair
             try:
-                return validator.validate_json(text), tuple(".".join(map(str, loc)) for loc in unlisted)
+                return self._validator.validate_json(text), tuple(".".join(map(str, loc)) for loc in unlisted)
             except ValidationError as error:
                 errors = error.errors(include_url=False)
         raise InvalidArguments(errors)
@@ -240,11 +233,7 @@ def _generator() -> Any:
             return False
 
         def default_schema(self, schema: Any) -> Any:
-            try:
-                json_default = _jsonable_default(schema.get("default", MISSING))
-            except Exception:
-                json_default = {}
-            if "default" in schema and not json_default:
+            if "default" in schema and not _jsonable_default(schema["default"]):
                 return self.generate_inner(schema["schema"])
             return super().default_schema(schema)
 
@@ -253,20 +242,15 @@ def _generator() -> Any:
 
 def _jsonable_default(default: Any) -> dict[str, Any]:
     """{"default": …} as JSON writes it, or {} where JSON has no way to write it."""
-    if default is MISSING:
-        return {}
     if default is None or type(default) in (str, int, bool):
         return {"default": default}
-    from pydantic_core import PydanticSerializationError, to_jsonable_python
+    from pydantic_core import to_jsonable_python
 
-    try:
-        if hasattr(default, "get_secret_value"):
-            return {}
+    with contextlib.suppress(Exception):  # a default is any object
         plain = to_jsonable_python(default, by_alias=True)
         json.dumps(plain, allow_nan=False)
-        return {"default": plain}
-    except (PydanticSerializationError, ValueError, TypeError):
-        return {}
+        return {} if hasattr(default, "get_secret_value") else {"default": plain}
+    return {}
 
 
 def _conflict(schemas: list[dict[str, Any]]) -> bool:

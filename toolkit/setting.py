@@ -113,25 +113,22 @@ def make_setting(
     model: str | Model | None,
     tools: ToolsGiven,
     output_type: Any,
-    approve: Approver | None,
     retrieve: int | Retriever | None,
-    deps: Any,
     on_event: events.Sink | Sequence[events.Sink] | None,
-    on_text: Callable[[str], None] | None,
     audit: str | Path | Journal | None,
-    store: RunStore | None,
-    cancel: threading.Event | None,
     client: Any,
     base_url: str | None,
     api_key: str | None,
     options: dict[str, Any],
     parameters: Collection[str],
+    **kept: Any,
 ) -> Setting:
-    """The setting that the arguments of a run describe; raises TypeError or ValueError for what fits none of them."""
+    """The setting that the arguments of a run describe, of which it keeps the rest as they are.
+
+    Raises TypeError or ValueError for what fits none of them.
+    """
     refuse_strangers(options, parameters)
-    told = on_event if isinstance(on_event, list | tuple) else [on_event]
-    _check_callbacks([("approve", approve), ("on_text", on_text), *(("on_event", sink) for sink in told)])
-    _check(approve, store, cancel)
+    _check(on_event, **kept)
     toolset = registry_of(tools).snapshot()
     if tools is None and not toolset:
         _log.warning("the run has no tools: nothing is registered, and none are given. Pass tools=… (or tools=())")
@@ -139,35 +136,28 @@ def make_setting(
     if output:
         toolset = Toolset([*toolset.values(), output])
     return Setting(
-        find_model(model, client=client, base_url=base_url, api_key=api_key),
-        toolset,
-        tuple(toolset.values()),
-        approve,
-        _retriever(retrieve),
-        deps,
-        options,
-        events.listeners(on_event),
-        on_text,
-        output.name if output else "",
-        cancel,
-        open_audit(audit),
-        store,
+        model=find_model(model, client=client, base_url=base_url, api_key=api_key),
+        tools=toolset,
+        every=tuple(toolset.values()),
+        output=output.name if output else "",
+        retrieve=_retriever(retrieve),
+        options=options,
+        sinks=events.listeners(on_event),
+        audit=open_audit(audit),
+        **kept,
     )
 
 
-def _check_callbacks(callbacks: list[tuple[str, Any]]) -> None:
-    for name, given in callbacks:
+def _check(on_event: Any, *, approve: Any, on_text: Any, store: Any, cancel: Any, deps: Any) -> None:
+    told = on_event if isinstance(on_event, list | tuple) else [on_event]
+    for name, given in (("approve", approve), ("on_text", on_text), *(("on_event", sink) for sink in told)):
         if given is not None and not callable(given):
             raise TypeError(f"{name} is a function, not {type(given).__name__}.")
         if name != "approve" and inspect.iscoroutinefunction(given):
             raise TypeError(f"{name} is a plain function; a coroutine function would not be awaited.")
-
-
-def _check(approve: Any, store: Any, cancel: Any) -> None:
     if strange := sorted({*getattr(approve, "tiers", ())} - {*get_args(Permission)}):
-        raise ValueError(
-            f"The approver's tiers have {strange}; there are {', '.join(get_args(Permission))}, in a list."
-        )
+        known = ", ".join(get_args(Permission))
+        raise ValueError(f"The approver's tiers have {strange}; there are {known}, in a list.")
     if store is not None and not hasattr(store, "claim"):
         raise TypeError(
             f"store is a RunStore such as SQLiteStore(PATH), not {type(store).__name__}. "
