@@ -9,7 +9,7 @@ import inspect
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any, cast, get_args
 
 from toolkit import loop, threads
@@ -109,35 +109,29 @@ async def _aperform(step: _Act, run: Run, setting: Setting, shown: tuple[Tool, .
 
 
 def _ask_model(step: CallModel, run: Run, setting: Setting, shown: tuple[Tool, ...]) -> Reply:
-    model = setting.model.prompted if run.route else setting.model
-    halt = setting.halt(run)
-    over = threading.Event()
-    hear = _heard(setting, halt, over)
-    asked: dict[str, Any] = {"tool_choice": step.tool_choice, "options": setting.options, "on_text": hear}
+    model, halt, over = setting.model_for(run), setting.halt(run), threading.Event()
+    ask = functools.partial(model.complete, step.messages, shown, **_asked(step, setting, halt, over))
     if halt is threads.NEVER:
-        return model.complete(step.messages, shown, **asked)
-    # In a thread of its own, which is left behind where the wait ends before the request does.
-    work = functools.partial(model.complete, step.messages, shown, **asked)
-    try:
-        return cast(Reply, _wait(threads.start(work), halt))
+        return ask()
+    try:  # in a thread of its own, which is left behind where the wait ends before the request does
+        return cast(Reply, _wait(threads.start(ask), halt))
     finally:
         over.set()
 
 
 async def _aask_model(step: CallModel, run: Run, setting: Setting, shown: tuple[Tool, ...]) -> Reply:
-    model = setting.model.prompted if run.route else setting.model
-    halt = setting.halt(run)
-    heard = _heard(setting, halt, threading.Event())
-    asked: dict[str, Any] = {"tool_choice": step.tool_choice, "options": setting.options, "on_text": heard}
+    model, halt = setting.model_for(run), setting.halt(run)
+    asked = _asked(step, setting, halt, threading.Event())
     return cast(Reply, await _await(model.acomplete(step.messages, shown, **asked), halt))
 
 
-def _heard(setting: Setting, halt: threads.Halt, over: threading.Event) -> Callable[[str], None] | None:
-    """What hears the text of a request: nothing more once the wait for it has ended."""
+def _asked(step: CallModel, setting: Setting, halt: threads.Halt, over: threading.Event) -> dict[str, Any]:
+    """How the model is asked. Nothing more of its text is heard once the wait for it has ended."""
     hear = setting.on_text
-    if hear is None or halt is threads.NEVER:
-        return hear
-    return lambda text: None if over.is_set() or halt.reason else hear(text)
+    asked: dict[str, Any] = {"tool_choice": step.tool_choice, "options": setting.options, "on_text": hear}
+    if hear is not None and halt is not threads.NEVER:
+        asked["on_text"] = lambda text: None if over.is_set() or halt.reason else hear(text)
+    return asked
 
 
 def _wait(future: concurrent.futures.Future[Any], halt: threads.Halt) -> Any:

@@ -68,12 +68,15 @@ class Setting:
     def tell_run(self, run: Run) -> None:
         events.tell(self.sinks, events.run_started(run, self.model.name, self.model.provider, self.tools))
 
+    def model_for(self, run: Run) -> Model:
+        return self.model.prompted if run.route else self.model
+
     def halt(self, run: Run) -> threads.Halt:
         """What ends a step that waits: the caller's flag, and the end of the run's time."""
         if self.cancel is None and run.limits.seconds is None:
             return threads.NEVER
-        left = None if run.limits.seconds is None else run.limits.seconds - run.seconds
-        return threads.Halt(self.cancel, None if left is None else time.monotonic() + left)
+        seconds = run.limits.seconds
+        return threads.Halt(self.cancel, None if seconds is None else time.monotonic() + seconds - run.seconds)
 
     def watch(self, run: Run) -> Watch:
         journals = tuple(journal for journal in (self.store, self.audit) if journal)  # the audit nearest to the call

@@ -258,10 +258,7 @@ class Transport:
 
 def _called(method: Any, body: Body, options: Options) -> Any:
     """Call a client's ordinary method; fields that it has no parameter for go into its `extra_body`."""
-    try:
-        parameters = inspect.signature(method).parameters
-    except (TypeError, ValueError):
-        return method(**body, **options)
+    parameters = inspect.signature(method).parameters
     takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     if takes_all or "extra_body" not in parameters:
         return method(**body, **options)

@@ -288,10 +288,9 @@ def _narrowed(schema: Block) -> Block:
 def _parts(schema: Block) -> Iterator[Block]:
     """A strict schema and all the schemas in it."""
     yield schema
-    for child in (*schema.get("properties", {}).values(), *schema.get("$defs", {}).values(), *schema.get("anyOf", ())):
+    named = [*schema.get("properties", {}).values(), *schema.get("$defs", {}).values()]
+    for child in (*named, *schema.get("anyOf", ()), *([schema["items"]] if "items" in schema else ())):
         yield from _parts(child)
-    if "items" in schema:
-        yield from _parts(schema["items"])
 
 
 def _is_block(block: Any) -> bool:

@@ -66,11 +66,8 @@ def decode(body: Mapping[str, Any]) -> Reply:
     if refusal := message.get("refusal"):
         text, finish = text or str(refusal), "refusal"
     calls = tuple(_calls(message.get("tool_calls")))
-    return Reply(
-        Message("assistant", text, calls, opaque={DIALECT: message}),
-        read_usage(body.get("usage"), "prompt_tokens", "completion_tokens"),
-        finish,
-    )
+    usage = read_usage(body.get("usage"), "prompt_tokens", "completion_tokens")
+    return Reply(Message("assistant", text, calls, opaque={DIALECT: message}), usage, finish)
 
 
 def read_message(message: Any) -> Message:
@@ -101,10 +98,8 @@ def _messages(message: Message, names: Mapping[str, str]) -> list[dict[str, Any]
     # Back goes what came, with the fields that only its provider knows (reasoning_content, thought signatures …).
     wire: dict[str, Any] = {key: value for key, value in said.items() if value is not None} if said else {}
     wire["role"] = "assistant"
-    if not said or not isinstance(wire.get("content"), list):
-        wire["content"] = message.text or (None if message.tool_calls else "")
-    if "refusal" in wire and wire["content"] is None:
-        wire["content"] = ""
+    if not isinstance(wire.get("content"), list):
+        wire["content"] = message.text or (None if message.tool_calls and "refusal" not in wire else "")
     sent, calls = wire.pop("tool_calls", None), message.tool_calls
     if calls:
         extras = sent if isinstance(sent, list) and len(sent) == len(calls) else [None] * len(calls)

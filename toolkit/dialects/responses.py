@@ -233,11 +233,9 @@ def _call_item(call: ToolCall, sent: Mapping[str, Any], names: Mapping[str, str]
     item = {key: value for key, value in sent.items() if value is not None}
     if sent.get("call_id") != call.id:
         item.pop("id", None)  # it is no longer the item that the server knows
-    item["type"] = "function_call"
-    item["call_id"] = _call_id(call.id)
-    item["name"] = names.get(call.name) or wire_name(call.name or "unnamed")
-    item["arguments"] = call.raw if verbatim else as_json(call.arguments)
-    return item
+    name = names.get(call.name) or wire_name(call.name or "unnamed")
+    item |= {"type": "function_call", "call_id": _call_id(call.id), "name": name}
+    return {**item, "arguments": call.raw if verbatim else as_json(call.arguments)}
 
 
 def _call_id(given: str) -> str:
