@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Sequence
 from typing import Any, cast, get_args
 
-from toolkit import loop, threads
+from toolkit import events, loop, threads
 from toolkit.errors import ToolsRefused
 from toolkit.execute import Done, arun_calls, run_calls
 from toolkit.journals import Journal
@@ -36,11 +36,12 @@ def drive(run: Run, setting: Setting) -> RunResult:
     step: Step | None = None
     gate = setting.gate(run)
     try:
-        setting.tell_run(run)
+        events.tell(setting.sinks, events.run_started(run, setting.model.name, setting.model.provider, setting.tools))
         while not isinstance(step := setting.next_step(run, gate), Stop):
             done.clear()
             shown = _shown(run, step, setting)
-            setting.tell_step(run, step, len(shown))
+            if setting.sinks:
+                events.tell(setting.sinks, events.step_began(run, step, setting.model.name, len(shown)))
             started = time.perf_counter()
             try:
                 outcome = _perform(step, run, setting, shown, done)
@@ -65,11 +66,12 @@ async def adrive(run: Run, setting: Setting) -> RunResult:
     step: Step | None = None
     gate = setting.gate(run)
     try:
-        setting.tell_run(run)
+        events.tell(setting.sinks, events.run_started(run, setting.model.name, setting.model.provider, setting.tools))
         while not isinstance(step := setting.next_step(run, gate), Stop):
             done.clear()
             shown = await _ashown(run, step, setting)
-            setting.tell_step(run, step, len(shown))
+            if setting.sinks:
+                events.tell(setting.sinks, events.step_began(run, step, setting.model.name, len(shown)))
             started = time.perf_counter()
             try:
                 outcome = await _aperform(step, run, setting, shown, done)
@@ -193,7 +195,7 @@ def _in_view(chosen: Sequence[Tool], run: Run, setting: Setting) -> tuple[Tool, 
 
 def _finish(run: Run, step: Stop, gate: Gate, setting: Setting) -> RunResult:
     open_calls = loop.waiting(run, gate) if step.reason == "awaiting_approval" else ()
-    setting.tell_end(run, stop_reason=step.reason)
+    events.tell(setting.sinks, events.run_ended(run, {"stop_reason": step.reason}))
     run = loop.advance(run, step)
     if setting.store:
         setting.store.save(run, step.reason)
@@ -212,7 +214,7 @@ def _attach(error: BaseException, run: Run, step: Step | None, done: Done, setti
     if setting.store:
         with contextlib.suppress(Exception):
             setting.store.save(left, "stopped")
-    setting.tell_end(run, error=type(error).__name__)
+    events.tell(setting.sinks, events.run_ended(run, {"error": type(error).__name__}))
 
 
 def _audit_interrupted(audit: Journal, run: Run, left: Run, done: Done, setting: Setting) -> None:

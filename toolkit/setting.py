@@ -65,9 +65,6 @@ class Setting:
         """In a plan, where only what reads is run, a policy may still deny; nothing else is decided there."""
         return frozenset(getattr(self.approve, "tiers", ())) if run.mode == "plan" else self.asked
 
-    def tell_run(self, run: Run) -> None:
-        events.tell(self.sinks, events.run_started(run, self.model.name, self.model.provider, self.tools))
-
     def model_for(self, run: Run) -> Model:
         return self.model.prompted if run.route else self.model
 
@@ -90,7 +87,8 @@ class Setting:
         return step
 
     def advance(self, run: Run, step: Step, outcome: Outcome, seconds: float) -> Run:
-        events.tell(self.sinks, events.step_ended(run, step, outcome, self.model.name, seconds))
+        if self.sinks:
+            events.tell(self.sinks, events.step_ended(run, step, outcome, self.model.name, seconds))
         active = 0.0 if isinstance(step, AskApproval) else seconds  # people take their time
         run = advance(run, step, outcome, seconds=active)
         if self.store:
@@ -103,12 +101,6 @@ class Setting:
             raise error
         events.tell(self.sinks, events.route_switched(run, str(error)))
         return replace(run, route="prompted")
-
-    def tell_step(self, run: Run, step: Step, shown: int) -> None:
-        events.tell(self.sinks, events.step_began(run, step, self.model.name, shown))
-
-    def tell_end(self, run: Run, **outcome: str) -> None:
-        events.tell(self.sinks, events.run_ended(run, outcome))
 
 
 def make_setting(
