@@ -7,10 +7,9 @@ in the middle: `parse` and `unwrap` come before it, `mend` and `complain` after 
 from __future__ import annotations
 
 import functools
-import itertools
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -178,18 +177,21 @@ def _is_schema(value: Any, schema: Any) -> bool:
 
 
 def types_of(schema: Any, parameters: Schema) -> list[str]:
-    """The names of the types that a schema allows: references followed, unions spread, an enum's words strings."""
-    definitions = parameters.get("$defs") or parameters.get("definitions") or {}
-    types: list[str] = []
+    """The names of the types that a schema allows."""
+    kinds = [node.get("type", ()) for node in alternatives(schema, parameters)]
+    return list(dict.fromkeys(name for kind in kinds for name in ([kind] if isinstance(kind, str) else kind)))
+
+
+def alternatives(schema: Any, parameters: Schema) -> Iterator[Schema]:
+    """A schema and all that it leaves a choice of: references followed, unions spread."""
+    definitions = dict(parameters.get("$defs") or parameters.get("definitions") or {})
     waiting = [schema]
-    for node in itertools.islice(waiting, 50):  # references may lead back
-        if isinstance(node, Mapping):
-            own = node.get("type", ())
-            types += [own] if isinstance(own, str) else own
-            types += ["string" for value in (*node.get("enum", ()), node.get("const")) if isinstance(value, str)]
-            waiting += [branch for key in ("anyOf", "oneOf", "allOf") for branch in node.get(key, ())]
-            waiting.append(definitions.get(str(node.get("$ref")).rpartition("/")[2]))
-    return list(dict.fromkeys(types))
+    while waiting:
+        if isinstance(node := waiting.pop(0), Mapping):
+            yield node
+            members = [member for key in ("anyOf", "oneOf", "allOf") for member in node.get(key, ())]
+            target = definitions.pop(str(node.get("$ref")).rpartition("/")[2], None)  # each once: they may lead back
+            waiting = [*members, target, *waiting]
 
 
 def mend(

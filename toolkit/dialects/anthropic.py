@@ -317,9 +317,5 @@ def _object_or_text(text: str) -> Any:
 
 def _usage(usage: Any) -> Usage:
     *other, read = (token_count(usage, f"{kind}input_tokens") for kind in ("", "cache_creation_", "cache_read_"))
-    return Usage(
-        sum(other, read),
-        token_count(usage, "output_tokens"),
-        read,
-        token_count(usage, "output_tokens_details", "thinking_tokens"),
-    )
+    thought = token_count(usage, "output_tokens_details", "thinking_tokens")
+    return Usage(sum(other, read), token_count(usage, "output_tokens"), read, thought)
