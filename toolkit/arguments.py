@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -159,7 +159,7 @@ def unwrap(parsed: Parsed, name: str, parameters: Schema) -> Parsed:
     """
     properties = parameters.get("properties") or {}
     lone = parameters.get("required") or list(properties)
-    if isinstance(parsed.other, list) and len(lone) == 1 and "array" in _types(properties.get(lone[0]), parameters):
+    if isinstance(parsed.other, list) and len(lone) == 1 and "array" in types_of(properties.get(lone[0]), parameters):
         return Parsed({lone[0]: parsed.other}, (*parsed.repairs, "bare_array"))
     given = parsed.arguments
     held = given.keys() - _SCHEMA_KEYS - {key for key in _NAME_KEYS if given.get(key) == name}
@@ -176,16 +176,22 @@ def _is_schema(value: Any, schema: Any) -> bool:
     return isinstance(value, dict) and isinstance(schema, Mapping) and value.get("type", "") == schema.get("type")
 
 
-def _types(schema: Any, parameters: Schema, depth: int = 0) -> list[str]:
-    """The names of the types that a schema allows: references followed, unions spread."""
-    if not isinstance(schema, Mapping) or depth > 5:  # a reference may lead back
-        return []
-    definitions = parameters.get("$defs") or parameters.get("definitions") or {}
-    members = [member for key in ("anyOf", "oneOf", "allOf") for member in schema.get(key, ())]
-    members.append(definitions.get(str(schema.get("$ref")).rpartition("/")[2]))
-    own = schema.get("type", ())
-    inner = [name for member in members for name in _types(member, parameters, depth + 1)]
-    return list(dict.fromkeys([*([own] if isinstance(own, str) else own), *inner]))
+def types_of(schema: Any, parameters: Schema) -> list[str]:
+    """The names of the types that a schema allows."""
+    kinds = [node.get("type", ()) for node in alternatives(schema, parameters)]
+    return list(dict.fromkeys(name for kind in kinds for name in ([kind] if isinstance(kind, str) else kind)))
+
+
+def alternatives(schema: Any, parameters: Schema) -> Iterator[Schema]:
+    """A schema and all that it leaves a choice of: references followed, unions spread."""
+    definitions = dict(parameters.get("$defs") or parameters.get("definitions") or {})
+    waiting = [schema]
+    while waiting:
+        if isinstance(node := waiting.pop(0), Mapping):
+            yield node
+            members = [member for key in ("anyOf", "oneOf", "allOf") for member in node.get(key, ())]
+            target = definitions.pop(str(node.get("$ref")).rpartition("/")[2], None)  # each once: they may lead back
+            waiting = [*members, target, *waiting]
 
 
 def mend(
@@ -263,7 +269,7 @@ def complain(name: str, errors: Errors, parameters: Schema, attempts_left: int |
     missing = [str(path[0]) for path, group in fields.items() if group[0].get("type") == "missing" and len(path) == 1]
     lines = [_complaint(path, group, missing or list(properties)) for path, group in list(fields.items())[:8]]
     known = [
-        f"{key} ({'|'.join(_types(schema, parameters)) or 'any'}{', required' if key in required else ''})"
+        f"{key} ({'|'.join(types_of(schema, parameters)) or 'any'}{', required' if key in required else ''})"
         for key, schema in properties.items()
     ]
     told, listed = _clip("\n".join(lines), 1300), _clip(", ".join(known) or "none", 500)

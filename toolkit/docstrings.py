@@ -12,14 +12,7 @@ def read_docstring(text: str) -> tuple[str, dict[str, str]]:
         return text, {}
     from docstring_parser import DocstringStyle, ParseError, parse
 
-    if _REST.search(text):
-        style = DocstringStyle.REST
-    elif _EPYTEXT.search(text):
-        style = DocstringStyle.EPYDOC
-    elif _NUMPY.search(text):
-        style = DocstringStyle.NUMPYDOC
-    else:
-        style = DocstringStyle.GOOGLE
+    style = next((style for style, pattern in _STYLES.items() if pattern.search(text)), "GOOGLE")
     # docstring-parser 0.18 refuses a docstring that opens with a section; the dash stands in for a summary. Its
     # entries may have lost their indentation, which Python reckons from the second line on.
     opens_with_section = _GOOGLE_SECTION.match(text)
@@ -28,7 +21,7 @@ def read_docstring(text: str) -> tuple[str, dict[str, str]]:
         text = f"-\n\n{heading}{body if body.startswith(' ') else textwrap.indent(body, '    ')}"
     try:
         text = _KEYWORDS.sub("" if _HAS_ARGS.search(text) else r"\1Args:", text)
-        parsed = parse(_LONG_TYPE.sub(r"\1 \2", text), style=style)
+        parsed = parse(_LONG_TYPE.sub(r"\1 \2", text), style=DocstringStyle[style])
     except ParseError:
         return text, {}
     description = (parsed.description or "").strip()
@@ -41,9 +34,12 @@ def read_docstring(text: str) -> tuple[str, dict[str, str]]:
     return description, about
 
 
-_REST = re.compile(r"^\s*:(param|parameter|arg|argument|key|type|returns?|raises?)\b[^\n]*:", re.MULTILINE)
-_EPYTEXT = re.compile(r"^\s*@(param|type|return|rtype|raise)\b[^\n]*:", re.MULTILINE)
-_NUMPY = re.compile(r"^\s*(Parameters|Returns|Raises|Yields|Examples|Notes)\s*\n\s*-{3,}\s*$", re.MULTILINE)
+# By docstring-parser's names.
+_STYLES = {
+    "REST": re.compile(r"^\s*:(param|parameter|arg|argument|key|type|returns?|raises?)\b[^\n]*:", re.MULTILINE),
+    "EPYDOC": re.compile(r"^\s*@(param|type|return|rtype|raise)\b[^\n]*:", re.MULTILINE),
+    "NUMPYDOC": re.compile(r"^\s*(Parameters|Returns|Raises|Yields|Examples|Notes)\s*\n\s*-{3,}\s*$", re.MULTILINE),
+}
 _GOOGLE_SECTION = re.compile(r"(Args|Arguments|Parameters|Params|Returns|Raises|Yields|Examples?):[ \t]*\n")
 _KEYWORDS = re.compile(r"^([ \t]*)(?:Keyword Args|Keyword Arguments|Other Parameters):[ \t]*$", re.MULTILINE)
 _HAS_ARGS = re.compile(r"^[ \t]*(?:Args|Arguments|Parameters|Params):[ \t]*$", re.MULTILINE)

@@ -9,28 +9,14 @@ import inspect
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Literal, cast, get_args
+from collections.abc import Awaitable, Sequence
+from typing import Any, cast, get_args
 
-from toolkit import threads
+from toolkit import events, loop, threads
 from toolkit.errors import ToolsRefused
 from toolkit.execute import Done, arun_calls, run_calls
 from toolkit.journals import Journal
-from toolkit.loop import (
-    AskApproval,
-    CallModel,
-    CallTools,
-    Decision,
-    Gate,
-    Outcome,
-    Run,
-    Step,
-    Stop,
-    Verdict,
-    advance,
-    close,
-    waiting,
-)  # fmt: skip
+from toolkit.loop import AskApproval, CallModel, CallTools, Decision, Gate, Outcome, Run, Step, Stop, Verdict
 from toolkit.messages import PendingCall, Reply, ToolCall
 from toolkit.receive import receive
 from toolkit.results import RunResult
@@ -44,20 +30,18 @@ _log = logging.getLogger("toolkit")
 class _Halted(BaseException):
     """A wait ended before its time."""
 
-    def __init__(self, reason: Literal["cancelled", "limit_reached"]) -> None:
-        self.reason: Literal["cancelled", "limit_reached"] = reason
-
 
 def drive(run: Run, setting: Setting) -> RunResult:
     done: Done = {}
     step: Step | None = None
     gate = setting.gate(run)
     try:
-        setting.begin(run)
+        events.tell(setting.sinks, events.run_started(run, setting.model.name, setting.model.provider, setting.tools))
         while not isinstance(step := setting.next_step(run, gate), Stop):
             done.clear()
             shown = _shown(run, step, setting)
-            setting.tell_begin(run, step, len(shown))
+            if setting.sinks:
+                events.tell(setting.sinks, events.step_began(run, step, setting.model.name, len(shown)))
             started = time.perf_counter()
             try:
                 outcome = _perform(step, run, setting, shown, done)
@@ -65,7 +49,7 @@ def drive(run: Run, setting: Setting) -> RunResult:
                 run = setting.switch_route(run, error)
                 continue
             except _Halted as halted:
-                step = Stop(halted.reason, "Not run: the run was stopped.")
+                step = Stop(halted.args[0], "Not run: the run was stopped.")
                 break
             run = setting.advance(run, step, outcome, time.perf_counter() - started)
         return _finish(run, step, gate, setting)
@@ -82,11 +66,12 @@ async def adrive(run: Run, setting: Setting) -> RunResult:
     step: Step | None = None
     gate = setting.gate(run)
     try:
-        setting.begin(run)
+        events.tell(setting.sinks, events.run_started(run, setting.model.name, setting.model.provider, setting.tools))
         while not isinstance(step := setting.next_step(run, gate), Stop):
             done.clear()
             shown = await _ashown(run, step, setting)
-            setting.tell_begin(run, step, len(shown))
+            if setting.sinks:
+                events.tell(setting.sinks, events.step_began(run, step, setting.model.name, len(shown)))
             started = time.perf_counter()
             try:
                 outcome = await _aperform(step, run, setting, shown, done)
@@ -94,7 +79,7 @@ async def adrive(run: Run, setting: Setting) -> RunResult:
                 run = setting.switch_route(run, error)
                 continue
             except _Halted as halted:
-                step = Stop(halted.reason, "Not run: the run was stopped.")
+                step = Stop(halted.args[0], "Not run: the run was stopped.")
                 break
             run = setting.advance(run, step, outcome, time.perf_counter() - started)
         return _finish(run, step, gate, setting)
@@ -106,58 +91,49 @@ async def adrive(run: Run, setting: Setting) -> RunResult:
             setting.store.release(run.id)
 
 
-def _perform(step: Step, run: Run, setting: Setting, shown: tuple[Tool, ...], done: Done) -> Outcome:
-    match step:
-        case CallModel():
-            return receive(_ask_model(step, run, setting, shown), run, setting.tools, setting.asked)
-        case AskApproval(calls):
-            return {call.id: _in_mode(run, call, _ask(setting, call), setting) for call in calls}
-        case CallTools(calls):
-            return run_calls(calls, setting.tools, run, setting.deps, done, setting.watch(run))
-    raise TypeError(f"{step!r} is no step to perform.")
+_Act = CallModel | AskApproval | CallTools
 
 
-async def _aperform(step: Step, run: Run, setting: Setting, shown: tuple[Tool, ...], done: Done) -> Outcome:
-    match step:
-        case CallModel():
-            return receive(await _aask_model(step, run, setting, shown), run, setting.tools, setting.asked)
-        case AskApproval(calls):
-            return {call.id: _in_mode(run, call, await _aask(setting, call), setting) for call in calls}
-        case CallTools(calls):
-            return await arun_calls(calls, setting.tools, run, setting.deps, done, setting.watch(run))
-    raise TypeError(f"{step!r} is no step to perform.")
+def _perform(step: _Act, run: Run, setting: Setting, shown: tuple[Tool, ...], done: Done) -> Outcome:
+    if isinstance(step, CallModel):
+        return receive(_ask_model(step, run, setting, shown), run, setting.tools, setting.asked)
+    if isinstance(step, AskApproval):
+        return {call.id: _in_mode(run, call, _ask(setting, call), setting) for call in step.calls}
+    return run_calls(step.calls, setting.tools, run, setting.deps, done, setting.watch(run))
+
+
+async def _aperform(step: _Act, run: Run, setting: Setting, shown: tuple[Tool, ...], done: Done) -> Outcome:
+    if isinstance(step, CallModel):
+        return receive(await _aask_model(step, run, setting, shown), run, setting.tools, setting.asked)
+    if isinstance(step, AskApproval):
+        return {call.id: _in_mode(run, call, await _aask(setting, call), setting) for call in step.calls}
+    return await arun_calls(step.calls, setting.tools, run, setting.deps, done, setting.watch(run))
 
 
 def _ask_model(step: CallModel, run: Run, setting: Setting, shown: tuple[Tool, ...]) -> Reply:
-    model = setting.model.prompted if run.route else setting.model
-    halt = setting.halt(run)
-    over = threading.Event()
-    hear = _heard(setting, halt, over)
-    asked: dict[str, Any] = {"tool_choice": step.tool_choice, "options": setting.options, "on_text": hear}
+    model, halt, over = setting.model_for(run), setting.halt(run), threading.Event()
+    ask = functools.partial(model.complete, step.messages, shown, **_asked(step, setting, halt, over))
     if halt is threads.NEVER:
-        return model.complete(step.messages, shown, **asked)
-    # In a thread of its own, which is left behind where the wait ends before the request does.
-    work = functools.partial(model.complete, step.messages, shown, **asked)
-    try:
-        return cast(Reply, _wait(threads.start(work), halt))
+        return ask()
+    try:  # in a thread of its own, which is left behind where the wait ends before the request does
+        return cast(Reply, _wait(threads.start(ask), halt))
     finally:
         over.set()
 
 
 async def _aask_model(step: CallModel, run: Run, setting: Setting, shown: tuple[Tool, ...]) -> Reply:
-    model = setting.model.prompted if run.route else setting.model
-    halt = setting.halt(run)
-    heard = _heard(setting, halt, threading.Event())
-    asked: dict[str, Any] = {"tool_choice": step.tool_choice, "options": setting.options, "on_text": heard}
+    model, halt = setting.model_for(run), setting.halt(run)
+    asked = _asked(step, setting, halt, threading.Event())
     return cast(Reply, await _await(model.acomplete(step.messages, shown, **asked), halt))
 
 
-def _heard(setting: Setting, halt: threads.Halt, over: threading.Event) -> Callable[[str], None] | None:
-    """What hears the text of a request: nothing more once the wait for it has ended."""
+def _asked(step: CallModel, setting: Setting, halt: threads.Halt, over: threading.Event) -> dict[str, Any]:
+    """How the model is asked. Nothing more of its text is heard once the wait for it has ended."""
     hear = setting.on_text
-    if hear is None or halt is threads.NEVER:
-        return hear
-    return lambda text: None if over.is_set() or halt.reason else hear(text)
+    asked: dict[str, Any] = {"tool_choice": step.tool_choice, "options": setting.options, "on_text": hear}
+    if hear is not None and halt is not threads.NEVER:
+        asked["on_text"] = lambda text: None if over.is_set() or halt.reason else hear(text)
+    return asked
 
 
 def _wait(future: concurrent.futures.Future[Any], halt: threads.Halt) -> Any:
@@ -220,9 +196,9 @@ def _in_view(chosen: Sequence[Tool], run: Run, setting: Setting) -> tuple[Tool, 
 
 
 def _finish(run: Run, step: Stop, gate: Gate, setting: Setting) -> RunResult:
-    open_calls = waiting(run, gate) if step.reason == "awaiting_approval" else ()
-    setting.tell_end(run, stop_reason=step.reason)
-    run = advance(run, step)
+    open_calls = loop.waiting(run, gate) if step.reason == "awaiting_approval" else ()
+    events.tell(setting.sinks, events.run_ended(run, {"stop_reason": step.reason}))
+    run = loop.advance(run, step)
     if setting.store:
         setting.store.save(run, step.reason)
     return RunResult(run, step.reason, open_calls, setting.tools)
@@ -232,7 +208,7 @@ def _attach(error: BaseException, run: Run, step: Step | None, done: Done, setti
     """Leave a run behind that can be continued: every call answered, as far as is known."""
     began = isinstance(step, CallTools)
     why = "Interrupted while it ran; whether it took effect is not known." if began else "Not run: the run was stopped."
-    left = close(run, why, done, "interrupted" if began else "not_run")
+    left = loop.close(run, why, done, "interrupted" if began else "not_run")
     with contextlib.suppress(AttributeError):  # some exceptions take no attribute
         error.run = left  # type: ignore[attr-defined]
     if setting.audit and began:
@@ -240,7 +216,7 @@ def _attach(error: BaseException, run: Run, step: Step | None, done: Done, setti
     if setting.store:
         with contextlib.suppress(Exception):
             setting.store.save(left, "stopped")
-    setting.tell_end(run, error=type(error).__name__)
+    events.tell(setting.sinks, events.run_ended(run, {"error": type(error).__name__}))
 
 
 def _audit_interrupted(audit: Journal, run: Run, left: Run, done: Done, setting: Setting) -> None:

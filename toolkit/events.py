@@ -118,27 +118,28 @@ def _logger_sink() -> Sink:
         raise ValueError(f"TOOLKIT_LOG_CONTENT={share!r} is no share of runs. Set a number from 0 to 1.") from None
 
 
-def tell(sinks: tuple[Sink, ...], event: Event) -> None:
-    """Give an event to the sinks. What goes wrong in one of them is logged and breaks nothing."""
-    for sink in sinks:
-        try:
-            sink(event)
-        except Exception:
-            _log.exception("an event sink failed on %s", event.name)
+def tell(sinks: tuple[Sink, ...], told: Iterator[Event]) -> None:
+    """Give events, which are made only then, to the sinks. What goes wrong in one is logged and breaks nothing."""
+    for event in told if sinks else ():
+        for sink in sinks:
+            try:
+                sink(event)
+            except Exception:
+                _log.exception("an event sink failed on %s", event.name)
 
 
-def run_started(run: Run, model: str, provider: str, tools: Mapping[str, Any]) -> Event:
+def run_started(run: Run, model: str, provider: str, tools: Mapping[str, Any]) -> Iterator[Event]:
     asked = {"model": model, "provider": provider, "tools": list(tools), "max_turns": run.max_turns}
-    return _event("run_start", run, subject=tools, **asked, parent_call_id=current_call.get())
+    yield _event("run_start", run, subject=tools, **asked, parent_call_id=current_call.get())
 
 
-def route_switched(run: Run, reason: str) -> Event:
-    return _event("route_switch", run, route="prompted", reason=reason)
+def route_switched(run: Run, reason: str) -> Iterator[Event]:
+    yield _event("route_switch", run, route="prompted", reason=reason)
 
 
-def run_ended(run: Run, outcome: Mapping[str, str]) -> Event:
+def run_ended(run: Run, outcome: Mapping[str, str]) -> Iterator[Event]:
     tokens = {"input_tokens": run.usage.input_tokens, "output_tokens": run.usage.output_tokens}
-    return _event("run_end", run, **outcome, turns=run.turns, **tokens, time_ms=_milliseconds(run.seconds))
+    yield _event("run_end", run, **outcome, turns=run.turns, **tokens, time_ms=_milliseconds(run.seconds))
 
 
 def step_began(run: Run, step: Step, model: str, tools: int) -> Iterator[Event]:
@@ -149,35 +150,25 @@ def step_began(run: Run, step: Step, model: str, tools: int) -> Iterator[Event]:
             yield _event("model_request", run, run.turns + 1, subject=messages, model=model, **asked)
         case CallTools(calls):
             for call in calls:
-                sent = {"raw_arguments": copied(call.raw), "repairs": list(call.repairs)}
-                yield _event(
-                    "tool_call_request",
-                    run,
-                    **_named(call),
-                    arguments=copied(dict(call.arguments)),
-                    **sent,
-                    model=model,
-                )
+                read = {"arguments": copied(dict(call.arguments)), "raw_arguments": copied(call.raw)}
+                sent = {**_named(call), **read, "repairs": list(call.repairs)}
+                yield _event("tool_call_request", run, **sent, model=model)
 
 
 def step_ended(run: Run, step: Step, outcome: Outcome, model: str, seconds: float) -> Iterator[Event]:
     """What is to be told after a step; `run` is as it was before it."""
     match step, outcome:
         case CallModel(), Reply(message, usage, finish) as reply:
-            said = {
-                "text": message.opaque.get("prompted") or message.text,
-                "tool_calls": len(message.tool_calls),
-                "finish": finish,
-            }
+            text, calls = message.opaque.get("prompted") or message.text, len(message.tool_calls)
+            said = {"text": text, "tool_calls": calls, "finish": finish}
             tokens = {field.name: getattr(usage, field.name) for field in fields(usage)}
             taken = {"time_ms": _milliseconds(seconds)}
             yield _event("model_reply", run, run.turns + 1, subject=reply, model=model, **said, **tokens, **taken)
         case AskApproval(calls), Mapping():
             for call in calls:
                 verdict = outcome[call.id]
-                yield _event(
-                    "approval", run, **_named(call), decision=verdict.decision, by=verdict.by, reason=verdict.reason
-                )
+                decided = {"decision": verdict.decision, "by": verdict.by, "reason": verdict.reason}
+                yield _event("approval", run, **_named(call), **decided)
         case CallTools(calls), tuple():
             for call, result in zip(calls, outcome, strict=True):
                 yield _event("tool_exec_result", run, subject=result, **_named(call), **_came_of(run, call, result))

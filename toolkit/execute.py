@@ -51,11 +51,11 @@ def run_calls(
         batch.begin(ready)
         batch.end(ready[0], _run_here(ready[0]))
     elif ready:
-        with contextlib.closing(_schedule(ready, _start, batch)) as schedule:
-            wanted = next(schedule, None)
-            while wanted:
+        with contextlib.suppress(StopIteration), contextlib.closing(_schedule(ready, _start, batch)) as schedule:
+            wanted = next(schedule)
+            while True:
                 finished = concurrent.futures.wait(*wanted, concurrent.futures.FIRST_COMPLETED).done
-                wanted = _send(schedule, finished)
+                wanted = schedule.send(finished)
     return tuple(done[call.id] for call in calls)
 
 
@@ -68,12 +68,12 @@ async def arun_calls(
     batch = _Batch(run, done, watch)
     ready = _prepare_all(calls, tools, deps, batch)
     if ready:
-        with contextlib.closing(_schedule(ready, _astart, batch)) as schedule:
-            wanted = next(schedule, None)
-            while wanted:
+        with contextlib.suppress(StopIteration), contextlib.closing(_schedule(ready, _astart, batch)) as schedule:
+            wanted = next(schedule)
+            while True:
                 # wait, not wait_for: a tool that is slow to clean up would delay its own timeout.
                 finished, _ = await asyncio.wait(wanted[0], timeout=wanted[1], return_when=asyncio.FIRST_COMPLETED)
-                wanted = _send(schedule, finished)
+                wanted = schedule.send(finished)
     return tuple(done[call.id] for call in calls)
 
 
@@ -235,12 +235,6 @@ def _next_to_start(
     return begun
 
 
-def _send(schedule: _Schedule, finished: set[Any]) -> tuple[set[Any], float | None] | None:
-    with contextlib.suppress(StopIteration):
-        return schedule.send(finished)
-    return None
-
-
 def _abandon(future: Any, one: _Ready) -> None:
     one.abandoned = True
     future.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # or asyncio complains of it
@@ -256,9 +250,7 @@ def _start(one: _Ready) -> concurrent.futures.Future[Any]:
 def _astart(one: _Ready) -> Any:
     import asyncio
 
-    if one.tool.is_async:
-        return asyncio.ensure_future(_acall(one))
-    return asyncio.ensure_future(_call_in_thread(one))
+    return asyncio.ensure_future(_acall(one) if one.tool.is_async else _call_in_thread(one))
 
 
 async def _call_in_thread(one: _Ready) -> Any:
@@ -266,8 +258,6 @@ async def _call_in_thread(one: _Ready) -> Any:
 
     context = contextvars.copy_context()
     came = await asyncio.wrap_future(threads.start(functools.partial(context.run, _call, one, settle=False)))
-    if isinstance(came, Returned | _Raised):
-        return came
     for variable, value in context.items():  # what is still to be awaited goes on where the call began
         variable.set(value)
     return await _finish(came, one)
@@ -314,17 +304,15 @@ def _call(one: _Ready, *, settle: bool = True) -> Any:
 
 
 async def _acall(one: _Ready) -> Any:
-    _enter(one)
-    try:
-        value = one.tool.call(one.values, one.context)
-    except BaseException as error:
-        return _Raised(error)
-    return await _finish(value, one)
+    return await _finish(_call(one, settle=False), one)
 
 
 async def _finish(value: Any, one: _Ready) -> Any:
+    """Await what a call left to be awaited."""
     from asyncio import CancelledError
 
+    if isinstance(value, Returned | _Raised):
+        return value
     try:
         if inspect.isawaitable(value):
             value = await value
@@ -345,13 +333,9 @@ async def _finish(value: Any, one: _Ready) -> Any:
 def _rendered(value: Any, one: _Ready) -> Returned:
     if isinstance(value, Returned):
         return Returned(value.value, render(value.text, one.limit))
-    value = _drained(value)
+    if isinstance(value, Iterator):  # its items are made while the tool runs, not while its result is written down
+        value = _bounded(list(itertools.islice(value, _MOST_ITEMS + 1)))
     return Returned(value, render(value, one.limit))
-
-
-def _drained(value: Any) -> Any:
-    """A generator's items are made while the tool runs, not while its result is written down."""
-    return _bounded(list(itertools.islice(value, _MOST_ITEMS + 1))) if isinstance(value, Iterator) else value
 
 
 def _bounded(items: list[Any]) -> list[Any]:

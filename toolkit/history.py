@@ -22,26 +22,28 @@ def read_conversation(history: Conversation) -> list[Message]:
     """
     if history is None:
         return []
-    if isinstance(history, (RunResult, Run)):
-        given: Iterable[Any] = history.messages
-    elif isinstance(history, (str, bytes, Mapping)) or not isinstance(history, Iterable):
+    given: Any = history.messages if isinstance(history, (RunResult, Run)) else history
+    if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
         raise TypeError(f"history is a RunResult or a list of messages, not {type(history).__name__}.")
-    else:
-        given = history
     whole: list[Message] = []
     used: set[str] = set()
-    waiting: list[tuple[str, ToolCall]] = []  # calls without a result, with the ids that they came with
+    asked: list[tuple[str, ToolCall]] = []  # the calls of the last reply, with the ids that they came with
+    results: dict[str, ToolResult] = {}  # theirs, by the ids that they have now
     for position, one in enumerate(given):
         message = _message(one, position)
         if message.role == "tool":
-            whole += _results(message, waiting, position)
+            for result in message.tool_results:
+                call = next((call for came, call in asked if came == result.call_id and call.id not in results), None)
+                if call is None:
+                    told = f"answers {result.call_id!r}, but no call of that id is open there."
+                    raise ValueError(f"history[{position}] {told}")
+                results[call.id] = replace(result, call_id=call.id)
             continue
-        _settle(whole, waiting)
-        waiting = [(call.id, _unique(call, used)) for call in message.tool_calls]
-        calls = tuple(call for _, call in waiting)
+        whole += _settled(asked, results)
+        asked, results = [(call.id, _unique(call, used)) for call in message.tool_calls], {}
+        calls = tuple(call for _, call in asked)
         whole.append(message if calls == message.tool_calls else replace(message, tool_calls=calls))
-    _settle(whole, waiting)
-    return whole
+    return [*whole, *_settled(asked, results)]
 
 
 def _message(one: Any, position: int) -> Message:
@@ -59,26 +61,8 @@ def _unique(call: ToolCall, used: set[str]) -> ToolCall:
     return call if made == call.id else replace(call, id=made)
 
 
-def _results(message: Message, waiting: list[tuple[str, ToolCall]], position: int) -> list[Message]:
-    """One tool message for each result, under the id that its call has now."""
-    found = []
-    for result in message.tool_results:
-        match = next((pair for pair in waiting if pair[0] == result.call_id), None)
-        if match is None:
-            raise ValueError(f"history[{position}] answers {result.call_id!r}, but no call of that id is open there.")
-        waiting.remove(match)
-        found.append(Message("tool", tool_results=(replace(result, call_id=match[1].id),)))
-    return found
-
-
-def _settle(whole: list[Message], waiting: list[tuple[str, ToolCall]]) -> None:
-    """Put the results of one batch into one message, in the order of its calls; answer what is still open."""
-    results = {}
-    while whole and whole[-1].role == "tool":
-        results.update({result.call_id: result for result in whole.pop().tool_results})
-    for _, call in waiting:
-        why = "Not run: the conversation went on without it."
-        results[call.id] = ToolResult(call.id, why, is_error=True, reason="not_run")
-    if results:
-        whole.append(Message("tool", tool_results=tuple(results[call.id] for call in whole[-1].tool_calls)))
-    waiting.clear()
+def _settled(asked: list[tuple[str, ToolCall]], results: Mapping[str, ToolResult]) -> list[Message]:
+    """The results of one batch in one message, in the order of its calls; what is still open is answered."""
+    why = "Not run: the conversation went on without it."
+    answers = (results.get(call.id) or ToolResult(call.id, why, is_error=True, reason="not_run") for _, call in asked)
+    return [Message("tool", tool_results=tuple(answers))] if asked else []

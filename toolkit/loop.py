@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
@@ -68,9 +68,7 @@ class Limits:
         least = {"concurrency": 1, "malformed": 1, "repeats": 2}
         for limit in fields(self):
             value = getattr(self, limit.name)
-            if value is None and limit.default is None:
-                continue
-            if value is None or value < least.get(limit.name, 0):
+            if value != limit.default and (value is None or value < least.get(limit.name, 0)):
                 raise ValueError(
                     f"Limits({limit.name}={value!r}) would let nothing happen. Give more, or leave it out."
                 )
@@ -239,12 +237,13 @@ def close(run: Run, why: str, done: Mapping[str, ToolResult] | None = None, reas
     rest = (ToolResult(call.id, why, is_error=True, reason=reason) for call in run.open_calls)
     known = {**run.settled, **(done or {})}
     results = tuple(known.get(result.call_id, result) for result in rest)
-    return _batch_over(replace(run, messages=(*run.messages, Message("tool", tool_results=results))))
+    return replace(run, messages=(*run.messages, Message("tool", tool_results=results)), **_batch_over(run))
 
 
 def waiting(run: Run, gate: Gate) -> tuple[ToolCall, ...]:
     """The open calls that nobody has decided yet."""
-    return tuple(c for c in _gated(run, gate) if _decision(run, c) not in ("approve", "deny"))
+    decided = {call_id for call_id, verdict in run.verdicts.items() if verdict.decision in ("approve", "deny")}
+    return tuple(call for call in _gated(run, gate) if call.id not in decided)
 
 
 def _next_for_calls(run: Run, gate: Gate) -> Step:
@@ -275,15 +274,9 @@ def _gated(run: Run, gate: Gate) -> list[ToolCall]:
     return [c for c in run.open_calls if c.id not in run.settled and (c.id in run.held or gate(c))]
 
 
-def _batch_over(run: Run) -> Run:
-    """The run without what belonged to its open calls: a later call may bear the same id."""
-    decided = {**run.decided, **run.verdicts} if run.verdicts else run.decided
-    return replace(run, held={}, settled={}, verdicts={}, decided=decided)
-
-
-def _decision(run: Run, call: ToolCall) -> Decision | None:
-    verdict = run.verdicts.get(call.id)
-    return verdict.decision if verdict else None
+def _batch_over(run: Run) -> dict[str, Any]:
+    """What a run no longer holds of its open calls, once answered: a later call may bear the same id."""
+    return {"held": {}, "settled": {}, "verdicts": {}, "decided": {**run.decided, **run.verdicts}}
 
 
 def _is_spent(run: Run) -> bool:
@@ -294,27 +287,24 @@ def _is_spent(run: Run) -> bool:
 def _answered(run: Run, calls: tuple[ToolCall, ...], results: tuple[Any, ...], seconds: float) -> Run:
     if [call.id for call in calls] != [result.call_id for result in results]:
         raise ValueError("A batch is answered by exactly one result per call, in the order of the calls.")
-    bad = [result.reason == "malformed" for result in results]
-    malformed = run.malformed + 1 if all(bad) else 0
-    fingerprint = _fingerprint(calls, results, run.exempt)
+    pairs = list(zip(calls, results, strict=True))
+    malformed = run.malformed + 1 if all(result.reason == "malformed" for result in results) else 0
+    counted = [(call, result) for call, result in pairs if call.name not in run.exempt and result.reason != "malformed"]
+    fingerprint = _fingerprint(counted)
     repeated = run.repeated + 1 if fingerprint and fingerprint == run.fingerprint else 1
     stopped: StopReason | None = None
-    answers = [result for call, result in zip(calls, results, strict=True) if call.name == run.output]
-    if any(not result.is_error for result in answers):
+    if any(call.name == run.output and not result.is_error for call, result in pairs):
         stopped = "answered"
     elif malformed >= run.limits.malformed:
         stopped = "malformed_arguments"
     elif fingerprint and repeated >= run.limits.repeats:
         stopped = "repeated_call"
     elif fingerprint and repeated >= max(run.limits.repeats // 2, 2):
-        counted = [
-            call.name not in run.exempt and result.reason != "malformed"
-            for call, result in zip(calls, results, strict=True)
-        ]
-        results = tuple(_pointed_out(r, repeated) if c else r for r, c in zip(results, counted, strict=True))
-    run = _batch_over(run) if run.held or run.settled or run.verdicts else run
+        note = _NOTE.format(repeated)
+        results = tuple(replace(r, content=r.content + note) if (c, r) in counted else r for c, r in pairs)
     return replace(
         run,
+        **_batch_over(run),
         messages=(*run.messages, Message("tool", tool_results=results)),
         tool_calls=run.tool_calls + sum(call.name != run.output for call in calls),
         malformed=malformed,
@@ -329,26 +319,16 @@ def _without_output(run: Run) -> Run:
     """Count a reply in words where a call of the output tool was wanted."""
     if not run.output or run.open_calls or run.finish != "stop":
         return run
-    malformed = run.malformed + 1
-    return replace(
-        run, malformed=malformed, stopped="malformed_arguments" if malformed >= run.limits.malformed else None
-    )
+    is_over = run.attempts_left == 0
+    return replace(run, malformed=run.malformed + 1, stopped="malformed_arguments" if is_over else None)
 
 
-def _fingerprint(calls: tuple[ToolCall, ...], results: tuple[ToolResult, ...], exempt: Collection[str]) -> str:
-    """Equal for batches of the same calls with the same results; empty where repeating is allowed."""
-    seen = [
-        (call.name, call.arguments, call.raw if call.problem else "", result.content)
-        for call, result in zip(calls, results, strict=True)
-        if call.name not in exempt and result.reason != "malformed"
-    ]
-    if not seen:
+def _fingerprint(counted: list[tuple[ToolCall, ToolResult]]) -> str:
+    """Equal for batches of the same calls with the same results; empty where there are none."""
+    if not counted:
         return ""
+    seen = [(call.name, call.arguments, call.raw if call.problem else "", result.content) for call, result in counted]
     return hashlib.blake2b(json.dumps(seen, sort_keys=True, default=repr).encode("utf-8", "replace")).hexdigest()[:32]
-
-
-def _pointed_out(result: ToolResult, times: int) -> ToolResult:
-    return replace(result, content=result.content + _NOTE.format(times))
 
 
 _NOTE = "\n[The same call gave the same result {} times in a row. Do something else, or answer.]"

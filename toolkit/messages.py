@@ -169,6 +169,27 @@ def token_count(usage: Any, *path: str) -> int:
     return usage if type(usage) is int else 0
 
 
+def read_usage(usage: Any, asked: str, answered: str) -> Usage:
+    """The counts of a usage whose keys for what was asked and answered are these, each with its details."""
+    cached = token_count(usage, f"{asked}_details", "cached_tokens")
+    reasoned = token_count(usage, f"{answered}_details", "reasoning_tokens")
+    return Usage(token_count(usage, asked), token_count(usage, answered), cached, reasoned)
+
+
+def text_at(part: Any, key: str) -> str:
+    """The text under a key, "" where there is none."""
+    text = part.get(key) if isinstance(part, Mapping) else None
+    return text if isinstance(text, str) else ""
+
+
+def text_of(content: Any) -> str:
+    """The text of a content, which is a text, a list of parts, or missing."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    return "".join(part if isinstance(part, str) else text_at(part, "text") for part in parts)
+
+
 def new_call_id(seed: str, used: Collection[str]) -> str:
     """Nine letters and digits, which every provider takes (Mistral takes nothing else); the same in every replay."""
     made = (hashlib.sha256(f"{seed}:{attempt}".encode()).hexdigest()[:9] for attempt in itertools.count())

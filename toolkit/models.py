@@ -52,20 +52,12 @@ class ModelInfo:
     null_content: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Wire:
-    """One way of speaking to a model: the module of its dialect, and the SDK with its ordinary method."""
-
-    dialect: str
-    sdk: str
-    method: str
-
-
+# The module of each dialect, and the SDK with its ordinary method.
 WIRES = {
-    "chat": Wire("toolkit.dialects.chat", "openai", "chat.completions.create"),
-    "responses": Wire("toolkit.dialects.responses", "openai", "responses.create"),
-    "anthropic": Wire("toolkit.dialects.anthropic", "anthropic", "messages.create"),
-    "react": Wire("toolkit.dialects.prompted", "openai", "chat.completions.create"),
+    "chat": ("toolkit.dialects.chat", "openai", "chat.completions.create"),
+    "responses": ("toolkit.dialects.responses", "openai", "responses.create"),
+    "anthropic": ("toolkit.dialects.anthropic", "anthropic", "messages.create"),
+    "react": ("toolkit.dialects.prompted", "openai", "chat.completions.create"),
 }
 
 
@@ -101,11 +93,9 @@ class Model:
             wire = "react"
         self.name, self.defaults, self._wire = name, defaults, wire
         self._given = {"client": client, "base_url": base_url, "api_key": api_key, "retries": retries}
-        self._dialect = importlib.import_module(WIRES[wire].dialect)
-        sdk, method = WIRES[wire].sdk, WIRES[wire].method
-        self._transport = Transport(
-            sdk, self._dialect.PATH, method, client=client, base_url=base_url, api_key=api_key, retries=retries
-        )
+        dialect, sdk, method = WIRES[wire]
+        self._dialect = importlib.import_module(dialect)
+        self._transport = Transport(sdk, self._dialect.PATH, method, **self._given)
         self.provider = sdk
         self.info = info or ModelInfo(strict=sdk == "openai" and self._transport.is_at(_OPENAI))
 
@@ -198,10 +188,8 @@ class Model:
         for message in () if self.info.null_content else body.get("messages", ()):  # Responses has none
             message["content"] = "" if message["content"] is None else message["content"]
         # Without tools in the prompt, nothing in the reply is meant for the toolkit.
-        decode = (
-            importlib.import_module(WIRES["chat"].dialect).decode if is_prompted and not tools else self._dialect.decode
-        )
-        return body, transport, streamed, decode
+        reader = importlib.import_module("toolkit.dialects.chat") if is_prompted and not tools else self._dialect
+        return body, transport, streamed, reader.decode
 
 
 def refuse_strangers(options: Mapping[str, Any], parameters: Collection[str]) -> None:
@@ -241,7 +229,7 @@ def find_model(
         wire, name = "chat", model
     if client is not None:
         return Model(name, wire=wire, client=client, base_url=base_url, api_key=api_key)
-    environment = tuple(os.environ.get(f"{WIRES[wire].sdk.upper()}_{what}") for what in ("BASE_URL", "API_KEY"))
+    environment = tuple(os.environ.get(f"{WIRES[wire][1].upper()}_{what}") for what in ("BASE_URL", "API_KEY"))
     return _named(wire, name, base_url, api_key, environment)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from toolkit.errors import ApprovalError
 from toolkit.execute import run_calls
@@ -57,7 +58,7 @@ class Plan:
         if strangers := sorted({call.name for call in self.calls if call.name not in toolset}):
             raise ApprovalError(f"The plan calls {strangers}, but tools= does not hold them. Nothing was run.")
         journals = [journal for journal in (store, open_audit(audit)) if journal]
-        with _Once(self, store):
+        with _once(self.run, store):
             verdicts = {call.id: Verdict("approve", by="who approved the plan").on(call) for call in self.calls}
             run = replace(self.run, mode="run", settled={}, held={}, verdicts=verdicts)
             return tuple(self._results(run, toolset, deps, Watch(tuple(journals))))
@@ -79,30 +80,22 @@ class Plan:
         return "\n".join(lines) or "(nothing planned)"
 
 
-class _Once:
+_applied: set[str] = set()
+_lock = threading.Lock()
+
+
+@contextlib.contextmanager
+def _once(run: Run, store: RunStore | None) -> Iterator[None]:
     """Lets a plan be applied one time: what began may have had its effect."""
-
-    _applied: ClassVar[set[str]] = set()
-    _lock = threading.Lock()
-
-    def __init__(self, plan: Plan, store: RunStore | None) -> None:
-        self.plan, self.store = plan, store
-
-    def __enter__(self) -> None:
-        with self._lock:
-            if self.plan.run.id in self._applied or self.plan.run.applied:
+    with contextlib.ExitStack() as claimed:
+        with _lock:
+            if run.id in _applied or run.applied:
                 raise ApprovalError("This plan was applied before. Nothing was run; make a new plan.")
-            if self.store:
-                kept = self.store.claim(self.plan.run.id)
-                try:
-                    if kept.applied or kept.messages != self.plan.run.messages:
-                        raise ApprovalError("This plan was applied before, or its run went on. Nothing was run.")
-                    self.store.save(replace(kept, applied=True), "applied")
-                except BaseException:
-                    self.store.release(kept.id)
-                    raise
-            self._applied.add(self.plan.run.id)
-
-    def __exit__(self, *exc: object) -> None:
-        if self.store:
-            self.store.release(self.plan.run.id)
+            if store:
+                kept = store.claim(run.id)
+                claimed.callback(store.release, run.id)
+                if kept.applied or kept.messages != run.messages:
+                    raise ApprovalError("This plan was applied before, or its run went on. Nothing was run.")
+                store.save(replace(kept, applied=True), "applied")
+            _applied.add(run.id)
+        yield

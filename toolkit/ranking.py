@@ -7,25 +7,11 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
+from toolkit.tools import Tool
 
-class Described(Protocol):
-    """What ranking reads of a tool. `parameters` is a JSON Schema."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def description(self) -> str: ...
-    @property
-    def parameters(self) -> Mapping[str, Any]: ...
-    @property
-    def tags(self) -> Iterable[str]: ...
-    @property
-    def keywords(self) -> Iterable[str]: ...
-
-
-T = TypeVar("T", bound=Described)
+T = TypeVar("T", bound=Tool)
 
 NAME_WEIGHT, KEYWORD_WEIGHT, DESCRIPTION_WEIGHT, PARAMETER_WEIGHT = 2.0, 2.0, 1.0, 0.5
 SATURATION, LENGTH_NORMALISATION = 1.2, 0.6
@@ -114,7 +100,7 @@ _SUFFIXES = (
 )
 
 
-def _weights(tool: Described) -> dict[str, float]:
+def _weights(tool: Tool) -> dict[str, float]:
     weights: dict[str, float] = defaultdict(float)
     fields = (
         (NAME_WEIGHT, (tool.name,)),

@@ -94,13 +94,8 @@ class ToolRegistry:
 
         All that goes wrong comes back as an error result. A sensitive tool wants `verdict=Verdict("approve")`.
         """
-        tool = self._tools.get(name)
-        if (
-            tool is not None
-            and verdict is None
-            and isinstance(arguments, str)
-            and (result := run_text(tool, arguments, deps))
-        ):
+        tool = self._tools.get(name) if verdict is None and isinstance(arguments, str) else None
+        if tool is not None and (result := run_text(tool, arguments, deps)):
             return result
         run, calls = self._one_call(name, arguments, verdict)
         return run_calls(calls, self.snapshot(), run, deps, {})[0]

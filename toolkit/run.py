@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, ParamSpec, TypeVar, cast
 
 from toolkit import events
 from toolkit.drive import adrive, drive, read_verdict
@@ -23,6 +24,26 @@ from toolkit.results import RunResult
 from toolkit.setting import Approver, Retriever, Setting, make_setting
 
 T = TypeVar("T")
+P = ParamSpec("P")
+_Run = Coroutine[Any, Any, RunResult]
+
+
+def _with_parameters_of(function: Callable[P, RunResult]) -> Callable[[Callable[..., _Run]], Callable[P, _Run]]:
+    """Give an async twin the parameters of `function`; it gets all of them, with their defaults, by name."""
+    signature = inspect.signature(function)
+
+    def decorate(twin: Callable[..., _Run]) -> Callable[P, _Run]:
+        @functools.wraps(twin)
+        async def called(*args: P.args, **given: P.kwargs) -> RunResult:
+            bound = signature.bind(*args, **given)
+            bound.apply_defaults()
+            return await twin(**bound.arguments)
+
+        called.__signature__ = signature  # type: ignore[attr-defined]  # what inspect and help() look for
+        called.__annotations__ = function.__annotations__
+        return called
+
+    return decorate
 
 
 def run_agent_with_tools(
@@ -84,37 +105,13 @@ def run_agent_with_tools(
     return drive(*_begin(**locals()))
 
 
-async def arun_agent_with_tools(
-    prompt: str,
-    *,
-    model: str | Model | None = None,
-    tools: ToolsGiven = None,
-    instructions: str | None = None,
-    history: Conversation = None,
-    max_turns: int = 10,
-    tool_choice: str = "auto",
-    output_type: Any = None,
-    approve: Approver | None = None,
-    retrieve: int | Retriever | None = None,
-    limits: Limits | None = None,
-    mode: Literal["run", "plan"] = "run",
-    deps: Any = None,
-    on_event: events.Sink | Sequence[events.Sink] | None = None,
-    on_text: Callable[[str], None] | None = None,
-    audit: str | Path | Journal | None = None,
-    store: RunStore | None = None,
-    run_id: str | None = None,
-    cancel: threading.Event | None = None,
-    client: Any = None,
-    base_url: str | None = None,
-    api_key: str | None = None,
-    **options: Any,
-) -> RunResult:
+@_with_parameters_of(run_agent_with_tools)
+async def arun_agent_with_tools(**given: Any) -> RunResult:
     """As `run_agent_with_tools`, on the running event loop. Cancellation passes, with the run attached.
 
     At Ctrl-C `asyncio.run` raises a KeyboardInterrupt of its own; the run is then on `error.__context__.run`.
     """
-    return await adrive(*_begin(**locals()))
+    return await adrive(*_begin(**given))
 
 
 def resume(
@@ -151,6 +148,12 @@ def resume(
     return drive(*_continue(**locals()))
 
 
+@_with_parameters_of(resume)
+async def aresume(**given: Any) -> RunResult:
+    """As `resume`, on the running event loop."""
+    return await adrive(*_continue(**given))
+
+
 def extract(text: str, output_type: type[T], *, max_turns: int = 3, **options: Any) -> T:
     """Read a value of a type out of a text: one forced call of a tool made from the type, validated.
 
@@ -164,31 +167,6 @@ async def aextract(text: str, output_type: type[T], *, max_turns: int = 3, **opt
     """As `extract`, on the running event loop."""
     result = await arun_agent_with_tools(text, tools=(), output_type=output_type, max_turns=max_turns, **options)
     return cast(T, result.raise_for_stop().output)
-
-
-async def aresume(
-    paused: RunResult | Run | str,
-    verdicts: Mapping[str, Decision | Verdict] | None = None,
-    *,
-    model: str | Model | None = None,
-    tools: ToolsGiven = None,
-    output_type: Any = None,
-    approve: Approver | None = None,
-    retrieve: int | Retriever | None = None,
-    deps: Any = None,
-    on_event: events.Sink | Sequence[events.Sink] | None = None,
-    on_text: Callable[[str], None] | None = None,
-    max_turns: int | None = None,
-    audit: str | Path | Journal | None = None,
-    store: RunStore | None = None,
-    cancel: threading.Event | None = None,
-    client: Any = None,
-    base_url: str | None = None,
-    api_key: str | None = None,
-    **options: Any,
-) -> RunResult:
-    """As `resume`, on the running event loop."""
-    return await adrive(*_continue(**locals()))
 
 
 _PARAMETERS = tuple(
@@ -208,7 +186,6 @@ def _begin(
     **given: Any,
 ) -> tuple[Run, Setting]:
     setting = make_setting(parameters=_PARAMETERS, **given)
-    _check_beginning(prompt, instructions, max_turns, tool_choice, limits, mode, run_id, setting)
     before = read_conversation(history)
     if instructions is not None:
         before = [Message("system", whole_characters(instructions)), *(m for m in before if m.role != "system")]
@@ -223,43 +200,33 @@ def _begin(
         setting.output,
         mode=mode,
         exempt=tuple(sorted(setting.tools.exempt)),
-        limits=limits or Limits(),
+        limits=Limits() if limits is None else limits,
     )
+    _check_beginning(run, instructions, setting)
     if setting.store:
         setting.store.create(run)
     return run, setting
 
 
-def _check_beginning(
-    prompt: Any,
-    instructions: Any,
-    max_turns: Any,
-    tool_choice: Any,
-    limits: Any,
-    mode: Any,
-    run_id: Any,
-    setting: Setting,
-) -> None:
-    for name, given in (("prompt", prompt), ("instructions", instructions or ""), ("run_id", run_id or "")):
+def _check_beginning(run: Run, instructions: Any, setting: Setting) -> None:
+    texts = {"prompt": run.messages[-1].text, "instructions": instructions or "", "run_id": run.id}
+    for name, given in {**texts, "tool_choice": run.tool_choice}.items():
         if not isinstance(given, str):
-            raise TypeError(f"{name} is a text, not {type(given).__name__}.")
-    if run_id and (run_id.lstrip().startswith("{") or whole_characters(run_id) != run_id):
-        raise ValueError(f"run_id={run_id!r} could not be told from a run's JSON, or not be written. Choose another.")
-    _check_turns(max_turns)
-    if not isinstance(tool_choice, str):
-        raise TypeError(f"tool_choice is a text, not {type(tool_choice).__name__}. To force a tool, give its name.")
-    if not isinstance(limits, Limits | None):
-        raise TypeError(f"limits is a Limits, not {type(limits).__name__}. Write limits=Limits(tool_calls=…).")
-    if mode not in ("run", "plan"):
-        raise ValueError(f'mode={mode!r} is neither "run" nor "plan".')
-    if tool_choice == "none" and setting.output:
+            to_force = " To force a tool, give its name." if name == "tool_choice" else ""
+            raise TypeError(f"{name} is a text, not {type(given).__name__}.{to_force}")
+    if run.id.lstrip().startswith("{") or whole_characters(run.id) != run.id:
+        raise ValueError(f"run_id={run.id!r} could not be told from a run's JSON, or not be written. Choose another.")
+    _check_turns(run.max_turns)
+    if not isinstance(run.limits, Limits):
+        raise TypeError(f"limits is a Limits, not {type(run.limits).__name__}. Write limits=Limits(tool_calls=…).")
+    if run.mode not in ("run", "plan"):
+        raise ValueError(f'mode={run.mode!r} is neither "run" nor "plan".')
+    if run.tool_choice == "none" and setting.output:
         raise ValueError('output_type makes the answer a call, so tool_choice="none" leaves no way to answer.')
-    forced = tool_choice not in ("auto", "none")
-    if forced and tool_choice != "required" and tool_choice not in setting.tools:
-        raise ValueError(
-            f"tool_choice={tool_choice!r} is neither auto, required, none nor one of {list(setting.tools)}."
-        )
-    if forced and not setting.tools:
+    if run.tool_choice not in ("auto", "none", "required", *setting.tools):
+        known = list(setting.tools)
+        raise ValueError(f"tool_choice={run.tool_choice!r} is neither auto, required, none nor one of {known}.")
+    if run.tool_choice == "required" and not setting.tools:
         raise ValueError("tool_choice forces a call, but the run has no tools.")
 
 

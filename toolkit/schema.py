@@ -6,6 +6,7 @@ share few hints, and putting known pieces together costs a tenth of building a m
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import json
@@ -76,8 +77,7 @@ class Signature:
             definitions = _renamed(fields)
         for parameter in self.parameters:
             entry = copied(fields[parameter.name].json)
-            for name, definition in entry.pop("$defs", {}).items():
-                definitions[name] = definition
+            definitions |= entry.pop("$defs", {})
             if parameter is self.extras:
                 schema["additionalProperties"] = entry or True
                 continue
@@ -91,33 +91,28 @@ class Signature:
         return {**schema, "$defs": definitions} if definitions else schema
 
     @functools.cached_property
-    def _validator(self) -> tuple[Any, str | None]:
-        """The compiled validator, and whether keys that nobody declared are forbidden below the top as well."""
+    def _validator(self) -> Any:
+        """The compiled validator."""
         from pydantic_core import SchemaValidator, core_schema
 
         fields: dict[str, Any] = {}
         definitions: dict[str, Any] = {}
-        extras = None
+        others: dict[str, Any] = {"extra_behavior": "forbid"}
         for parameter in self.parameters:
             core = self._adapt(parameter).core
             if core["type"] == "definitions":
                 definitions |= {definition["ref"]: definition for definition in core["definitions"]}
                 core = core["schema"]
             if parameter is self.extras:
-                extras = core
+                others = {"extra_behavior": "allow", "extras_schema": core}
                 continue
             # A default of pydantic's own (a Field, a factory) is applied by the validator; Python fills in the rest.
             aliases: list[list[str | int]] = [[alias] for alias in parameter.aliases]
             fields[parameter.name] = core_schema.typed_dict_field(
                 core, required=parameter.required, validation_alias=aliases or None
             )
-        if self.extras:
-            schema: Any = core_schema.typed_dict_schema(fields, extra_behavior="allow", extras_schema=extras)
-        else:
-            schema = core_schema.typed_dict_schema(fields, extra_behavior="forbid")
-        if definitions:
-            schema = core_schema.definitions_schema(schema, list(definitions.values()))
-        return SchemaValidator(schema), None if self.extras else "forbid"
+        schema: Any = core_schema.typed_dict_schema(fields, **others)
+        return SchemaValidator(core_schema.definitions_schema(schema, list(definitions.values())))
 
     def read(self, text: str) -> dict[str, Any] | None:
         """The values in a JSON text that fits as it is; None where it needs reading with more care."""
@@ -125,7 +120,7 @@ class Signature:
         if self.extras or ("N" in text and "NaN" in text) or ("I" in text and "Infinity" in text):
             return None
         try:
-            return self._validator[0].validate_json(text, extra="forbid")  # type: ignore[no-any-return]
+            return self._validator.validate_json(text, extra="forbid")  # type: ignore[no-any-return]
         except Exception:  # a validator of the user's may raise anything
             return None
 
@@ -139,9 +134,8 @@ class Signature:
         from pydantic_core import ValidationError, to_json
 
         text = to_json(arguments, inf_nan_mode="constants")
-        validator, extra = self._validator
-        try:
-            return validator.validate_json(text, extra=extra), ()
+        try:  # keys that nobody declared are forbidden below the top as well
+            return self._validator.validate_json(text, extra=None if self.extras else "forbid"), ()
         except ValidationError as error:
             errors = error.errors(include_url=False)
         except Exception as error:  # a validator of the user's that raised something else
@@ -150,7 +144,7 @@ class Signature:
         unlisted = [e["loc"] for e in errors if e["type"] == "extra_forbidden" and len(e["loc"]) > 1]
         if len(unlisted) == len(errors):  # what a model's own configuration makes of them is the tool's affair
             try:
-                return validator.validate_json(text), tuple(".".join(map(str, loc)) for loc in unlisted)
+                return self._validator.validate_json(text), tuple(".".join(map(str, loc)) for loc in unlisted)
             except ValidationError as error:
                 errors = error.errors(include_url=False)
         raise InvalidArguments(errors)
@@ -182,10 +176,12 @@ class Signature:
         return positional, values
 
     def _adapt(self, parameter: Parameter) -> _Adapted:
-        hint = parameter.hint
+        hint, text = parameter.hint, str(parameter.hint)
         try:
             # Unions of other order are equal, and yet not the same: their text belongs to the key.
-            return _adapt(hint, str(hint)) if _is_hashable(hint) else _adapt.__wrapped__(hint, "")
+            with contextlib.suppress(TypeError):  # of a hint that has no hash, or is no type
+                return _adapt(hint, text)
+            return _adapt.__wrapped__(hint, text)
         except Exception as error:
             raise ToolDefinitionError(_why_no_json(self.owner, parameter, error)) from error
 
@@ -237,11 +233,7 @@ def _generator() -> Any:
             return False
 
         def default_schema(self, schema: Any) -> Any:
-            try:
-                json_default = _jsonable_default(schema.get("default", MISSING))
-            except Exception:
-                json_default = {}
-            if "default" in schema and not json_default:
+            if "default" in schema and not _jsonable_default(schema["default"]):
                 return self.generate_inner(schema["schema"])
             return super().default_schema(schema)
 
@@ -250,20 +242,15 @@ def _generator() -> Any:
 
 def _jsonable_default(default: Any) -> dict[str, Any]:
     """{"default": …} as JSON writes it, or {} where JSON has no way to write it."""
-    if default is MISSING:
-        return {}
     if default is None or type(default) in (str, int, bool):
         return {"default": default}
-    from pydantic_core import PydanticSerializationError, to_jsonable_python
+    from pydantic_core import to_jsonable_python
 
-    try:
-        if hasattr(default, "get_secret_value"):
-            return {}
+    with contextlib.suppress(Exception):  # a default is any object
         plain = to_jsonable_python(default, by_alias=True)
         json.dumps(plain, allow_nan=False)
-        return {"default": plain}
-    except (PydanticSerializationError, ValueError, TypeError):
-        return {}
+        return {} if hasattr(default, "get_secret_value") else {"default": plain}
+    return {}
 
 
 def _conflict(schemas: list[dict[str, Any]]) -> bool:
@@ -285,14 +272,6 @@ def _renamed(fields: dict[str, _Adapted]) -> dict[str, Any]:
     for definition in definitions.values():
         definition.pop("title", None)
     return dict(definitions)
-
-
-def _is_hashable(hint: Any) -> bool:
-    try:
-        hash(hint)
-    except TypeError:
-        return False
-    return True
 
 
 def copied(schema: Any) -> Any:

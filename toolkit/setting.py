@@ -65,16 +65,15 @@ class Setting:
         """In a plan, where only what reads is run, a policy may still deny; nothing else is decided there."""
         return frozenset(getattr(self.approve, "tiers", ())) if run.mode == "plan" else self.asked
 
-    def begin(self, run: Run) -> None:
-        if self.sinks:
-            events.tell(self.sinks, events.run_started(run, self.model.name, self.model.provider, self.tools))
+    def model_for(self, run: Run) -> Model:
+        return self.model.prompted if run.route else self.model
 
     def halt(self, run: Run) -> threads.Halt:
         """What ends a step that waits: the caller's flag, and the end of the run's time."""
         if self.cancel is None and run.limits.seconds is None:
             return threads.NEVER
-        left = None if run.limits.seconds is None else run.limits.seconds - run.seconds
-        return threads.Halt(self.cancel, None if left is None else time.monotonic() + left)
+        seconds = run.limits.seconds
+        return threads.Halt(self.cancel, None if seconds is None else time.monotonic() + seconds - run.seconds)
 
     def watch(self, run: Run) -> Watch:
         journals = tuple(journal for journal in (self.store, self.audit) if journal)  # the audit nearest to the call
@@ -89,8 +88,7 @@ class Setting:
 
     def advance(self, run: Run, step: Step, outcome: Outcome, seconds: float) -> Run:
         if self.sinks:
-            for event in events.step_ended(run, step, outcome, self.model.name, seconds):
-                events.tell(self.sinks, event)
+            events.tell(self.sinks, events.step_ended(run, step, outcome, self.model.name, seconds))
         active = 0.0 if isinstance(step, AskApproval) else seconds  # people take their time
         run = advance(run, step, outcome, seconds=active)
         if self.store:
@@ -101,18 +99,8 @@ class Setting:
         """The run with the tools in its prompt from now on, unless they are there already."""
         if run.route == "prompted":
             raise error
-        if self.sinks:
-            events.tell(self.sinks, events.route_switched(run, str(error)))
+        events.tell(self.sinks, events.route_switched(run, str(error)))
         return replace(run, route="prompted")
-
-    def tell_begin(self, run: Run, step: Step, shown: int) -> None:
-        if self.sinks:
-            for event in events.step_began(run, step, self.model.name, shown):
-                events.tell(self.sinks, event)
-
-    def tell_end(self, run: Run, **outcome: str) -> None:
-        if self.sinks:
-            events.tell(self.sinks, events.run_ended(run, outcome))
 
 
 def make_setting(
@@ -120,25 +108,22 @@ def make_setting(
     model: str | Model | None,
     tools: ToolsGiven,
     output_type: Any,
-    approve: Approver | None,
     retrieve: int | Retriever | None,
-    deps: Any,
     on_event: events.Sink | Sequence[events.Sink] | None,
-    on_text: Callable[[str], None] | None,
     audit: str | Path | Journal | None,
-    store: RunStore | None,
-    cancel: threading.Event | None,
     client: Any,
     base_url: str | None,
     api_key: str | None,
     options: dict[str, Any],
     parameters: Collection[str],
+    **kept: Any,
 ) -> Setting:
-    """The setting that the arguments of a run describe; raises TypeError or ValueError for what fits none of them."""
+    """The setting that the arguments of a run describe, of which it keeps the rest as they are.
+
+    Raises TypeError or ValueError for what fits none of them.
+    """
     refuse_strangers(options, parameters)
-    told = on_event if isinstance(on_event, list | tuple) else [on_event]
-    _check_callbacks([("approve", approve), ("on_text", on_text), *(("on_event", sink) for sink in told)])
-    _check(approve, store, cancel)
+    _check(on_event, **kept)
     toolset = registry_of(tools).snapshot()
     if tools is None and not toolset:
         _log.warning("the run has no tools: nothing is registered, and none are given. Pass tools=… (or tools=())")
@@ -146,35 +131,28 @@ def make_setting(
     if output:
         toolset = Toolset([*toolset.values(), output])
     return Setting(
-        find_model(model, client=client, base_url=base_url, api_key=api_key),
-        toolset,
-        tuple(toolset.values()),
-        approve,
-        _retriever(retrieve),
-        deps,
-        options,
-        events.listeners(on_event),
-        on_text,
-        output.name if output else "",
-        cancel,
-        open_audit(audit),
-        store,
+        model=find_model(model, client=client, base_url=base_url, api_key=api_key),
+        tools=toolset,
+        every=tuple(toolset.values()),
+        output=output.name if output else "",
+        retrieve=_retriever(retrieve),
+        options=options,
+        sinks=events.listeners(on_event),
+        audit=open_audit(audit),
+        **kept,
     )
 
 
-def _check_callbacks(callbacks: list[tuple[str, Any]]) -> None:
-    for name, given in callbacks:
+def _check(on_event: Any, *, approve: Any, on_text: Any, store: Any, cancel: Any, deps: Any) -> None:
+    told = on_event if isinstance(on_event, list | tuple) else [on_event]
+    for name, given in (("approve", approve), ("on_text", on_text), *(("on_event", sink) for sink in told)):
         if given is not None and not callable(given):
             raise TypeError(f"{name} is a function, not {type(given).__name__}.")
         if name != "approve" and inspect.iscoroutinefunction(given):
             raise TypeError(f"{name} is a plain function; a coroutine function would not be awaited.")
-
-
-def _check(approve: Any, store: Any, cancel: Any) -> None:
     if strange := sorted({*getattr(approve, "tiers", ())} - {*get_args(Permission)}):
-        raise ValueError(
-            f"The approver's tiers have {strange}; there are {', '.join(get_args(Permission))}, in a list."
-        )
+        known = ", ".join(get_args(Permission))
+        raise ValueError(f"The approver's tiers have {strange}; there are {known}, in a list.")
     if store is not None and not hasattr(store, "claim"):
         raise TypeError(
             f"store is a RunStore such as SQLiteStore(PATH), not {type(store).__name__}. "

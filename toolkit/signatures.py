@@ -48,14 +48,10 @@ def read_signature(
             context = parameter.name
             continue
         parameters.append(_parameter(parameter, hint, about.get(parameter.name, "")))
-    lone = parameters[0] if len(parameters) == 1 else None
-    if (
-        lone
-        and lone.hint is Any
-        and lone.name not in hints
-        and lone.kind not in (Kind.VAR_POSITIONAL, Kind.VAR_KEYWORD)
-    ):
-        parameters = [replace(lone, hint=unhinted)]
+    if len(parameters) == 1:
+        lone = parameters[0]
+        if lone.hint is Any and lone.name not in hints and lone.kind is not Kind.VAR_KEYWORD:
+            parameters = [replace(lone, hint=unhinted)]
     return Signature(name, tuple(parameters), description, context, _by_position(declared))
 
 
@@ -97,36 +93,25 @@ def _resolve_hints(
     known = getattr(source, "__globals__", {})
     local = {**known, **namespace} if namespace else known
     type_parameters = getattr(source, "__type_params__", ())
-    try:
-        return _evaluated(annotations, known, local, type_parameters)
-    except NameError:
-        raise
-    except Exception:
-        for parameter, hint in annotations.items():
-            try:
-                _evaluated({parameter: hint}, known, local, type_parameters)
-            except Exception as error:
-                raise ToolDefinitionError(
-                    f"The type hint {hint!r} of parameter {parameter!r} of {name!r} is no type: {error}. Mend the hint."
-                ) from error
-        raise
-
-
-def _evaluated(annotations: dict[str, Any], known: Any, local: Any, type_parameters: Any) -> dict[str, Any]:
-    if not annotations:
-        return {}
-    holder = types.SimpleNamespace(__annotations__=annotations, __type_params__=type_parameters)
-    return typing.get_type_hints(holder, known, local, include_extras=True)
+    hints: dict[str, Any] = {}
+    for parameter, hint in annotations.items():  # one by one, so that an error tells which
+        holder = types.SimpleNamespace(__annotations__={parameter: hint}, __type_params__=type_parameters)
+        try:
+            hints |= typing.get_type_hints(holder, known, local, include_extras=True)
+        except NameError:
+            raise
+        except Exception as error:
+            raise ToolDefinitionError(
+                f"The type hint {hint!r} of parameter {parameter!r} of {name!r} is no type: {error}. Mend the hint."
+            ) from error
+    return hints
 
 
 def _is_context(hint: Any, parameter: inspect.Parameter, name: str) -> bool:
-    members = [hint]
-    while members and (typing.get_origin(members[0]) is typing.Annotated):
-        members = list(typing.get_args(members[0])[:1])
-    if typing.get_origin(members[0]) in (typing.Union, types.UnionType):
-        members = [member for member in typing.get_args(members[0]) if member is not type(None)]
-    is_single = parameter.kind not in (Kind.VAR_POSITIONAL, Kind.VAR_KEYWORD)
-    if members == [ToolContext] and is_single:
+    bare = hint.__origin__ if typing.get_origin(hint) is typing.Annotated else hint
+    is_union = typing.get_origin(bare) in (typing.Union, types.UnionType)
+    members = [member for member in typing.get_args(bare) if member is not type(None)] if is_union else [bare]
+    if members == [ToolContext] and parameter.kind not in (Kind.VAR_POSITIONAL, Kind.VAR_KEYWORD):
         return True
     if _mentions_context(hint):
         raise ToolDefinitionError(

@@ -37,7 +37,7 @@ def object_root(schema: Any) -> dict[str, Any]:
     root = dict(schema)
     if "$ref" in root or "allOf" in root:
         root = _flatten(root, root)
-        root |= {key: schema[key] for key in ("$defs", "definitions") if key in schema}
+        root |= _definitions(schema)
     for key in ("anyOf", "oneOf"):
         if key in root:
             branches = [object_root({**_flatten(b, schema), **_definitions(schema)}) for b in root.pop(key)]
@@ -172,7 +172,7 @@ class _Strict:
         description = node.get("description")
         notes = [f"{key}: {_brief(node[key])}" for key in ("default", "examples") if node.get(key) is not None]
         self.inlined += 1
-        if description and not self._is_recursive(reference) and self.inlined < _MAX_INLINED:
+        if description and not _comes_back(reference, self.root) and self.inlined < _MAX_INLINED:
             return self.convert({**target, "description": _described({}, description, notes)["description"]}, level)
         name = self.names.setdefault(reference, re.sub(r"[^\w-]", "_", reference.rpartition("/")[2]))
         if list(self.names.values()).count(name) > 1:
@@ -183,18 +183,17 @@ class _Strict:
         plain = {"$ref": "#" if reference == "#" else f"#/$defs/{name}"}
         return _described({"anyOf": [plain]}, description, notes) if description or notes else plain
 
-    def _is_recursive(self, reference: str) -> bool:
-        """Whether a definition comes back to itself."""
-        seen: set[str] = set()
-        todo = [reference]
-        while todo:
-            for found in _references(_resolve({"$ref": todo.pop()}, self.root)[1]):
-                if found == reference:
-                    return True
-                if found not in seen:
-                    seen.add(found)
-                    todo.append(found)
-        return False
+
+def is_recursive(schema: Mapping[str, Any]) -> bool:
+    """Whether a schema has a part that comes back to itself."""
+    return any(_comes_back(reference, schema) for reference in set(_references(schema)))
+
+
+def _comes_back(reference: str, root: Mapping[str, Any]) -> bool:
+    met = _references(_resolve({"$ref": reference}, root)[1])
+    for each in met:  # which grows
+        met += [found for found in _references(_resolve({"$ref": each}, root)[1]) if found not in met]
+    return reference in met
 
 
 def _definitions(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -295,13 +294,9 @@ def _nullable(node: dict[str, Any]) -> dict[str, Any]:
     if kinds and "const" not in node and "anyOf" not in node:
         wider = {**node, "type": [*kinds, "null"]}
         return {**wider, "enum": [*node["enum"], None]} if "enum" in node else wider
-    branches = (
-        node["anyOf"]
-        if set(node) <= {"anyOf", "description"}
-        else [{key: value for key, value in node.items() if key != "description"}]
-    )
-    nullable = {"anyOf": [*branches, {"type": "null"}]}
-    return {**nullable, "description": node["description"]} if "description" in node else nullable
+    rest = {key: value for key, value in node.items() if key != "description"}
+    branches = rest["anyOf"] if set(rest) == {"anyOf"} else [rest]
+    return _described({"anyOf": [*branches, {"type": "null"}]}, node.get("description"), [])
 
 
 def _described(node: dict[str, Any], description: Any, notes: list[str]) -> dict[str, Any]:

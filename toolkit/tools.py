@@ -111,15 +111,12 @@ class Tool:
 
     def __getstate__(self) -> dict[str, Any]:
         """What goes to another process: a function by its module and name; what is made of it is made there anew."""
-        made = {name for kind in type(self).__mro__ for name, value in vars(kind).items() if _is_cached(value)}
+        of_class = [item for kind in type(self).__mro__ for item in vars(kind).items()]
+        made = {name for name, value in of_class if isinstance(value, functools.cached_property)}
         return {name: value for name, value in self.__dict__.items() if name not in made}
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} ({self.permission})>"
-
-
-def _is_cached(attribute: Any) -> bool:
-    return isinstance(attribute, functools.cached_property)
 
 
 class FunctionTool(Tool):
@@ -144,9 +141,8 @@ class FunctionTool(Tool):
             )
         self.function, self.options = function, options
         self.name = options.name if options.name is not None else _name_of(function)
-        self.permission, self.timeout, self.parallel = options.permission, options.timeout, options.parallel
-        self.tags, self.keywords, self.repeat_ok = options.tags, options.keywords, options.repeat_ok
-        self.strict = options.strict
+        for option in ("permission", "timeout", "tags", "keywords", "parallel", "repeat_ok", "strict"):
+            setattr(self, option, getattr(options, option))
         self._namespace, self._unhinted = namespace, unhinted
         check_tool(self)
 

@@ -71,7 +71,7 @@ class Transport:
                 return attempt()  # without the policy, whose machinery costs more than the rest of the toolkit
             except Exception as error:
                 failed.append(error)
-                reply: Reply = self._retrying(attempt)
+                reply: Reply = self._policy("Retrying")(attempt)
                 return reply
         except Exception as error:
             if (told := self._as_model_error(error)) is None:
@@ -94,7 +94,7 @@ class Transport:
                 return await attempt()
             except Exception as error:
                 failed.append(error)
-                reply: Reply = await self._aretrying(attempt)
+                reply: Reply = await self._policy("AsyncRetrying")(attempt)
                 return reply
         except Exception as error:
             if (told := self._as_model_error(error)) is None:
@@ -219,29 +219,16 @@ class Transport:
     def _is_own(self, thing: Any, module: str = "") -> bool:
         return (module or type(thing).__module__).split(".")[0] == self.sdk
 
-    @functools.cached_property
-    def _retrying(self) -> Any:
+    def _policy(self, kind: str) -> Any:
         import tenacity
 
-        return tenacity.Retrying(**self._policy)
-
-    @functools.cached_property
-    def _aretrying(self) -> Any:
-        import tenacity
-
-        return tenacity.AsyncRetrying(**self._policy)
-
-    @functools.cached_property
-    def _policy(self) -> dict[str, Any]:
-        import tenacity
-
-        return {
-            "stop": tenacity.stop_after_attempt(self.retries + 1),
-            "retry": tenacity.retry_if_exception(self._is_passing),
-            "wait": lambda state: _wait(state.outcome.exception(), state.attempt_number),
-            "before_sleep": lambda state: _log.warning("request failed, trying again: %r", state.outcome.exception()),
-            "reraise": True,
-        }
+        return getattr(tenacity, kind)(
+            stop=tenacity.stop_after_attempt(self.retries + 1),
+            retry=tenacity.retry_if_exception(self._is_passing),
+            wait=lambda state: _wait(state.outcome.exception(), state.attempt_number),
+            before_sleep=lambda state: _log.warning("request failed, trying again: %r", state.outcome.exception()),
+            reraise=True,
+        )
 
     def _is_passing(self, error: BaseException) -> bool:
         """Whether the same request may well succeed a little later."""
@@ -273,10 +260,7 @@ class Transport:
 
 def _called(method: Any, body: Body, options: Options) -> Any:
     """Call a client's ordinary method; fields that it has no parameter for go into its `extra_body`."""
-    try:
-        parameters = inspect.signature(method).parameters
-    except (TypeError, ValueError):
-        return method(**body, **options)
+    parameters = inspect.signature(method).parameters
     takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     if takes_all or "extra_body" not in parameters:
         return method(**body, **options)
@@ -288,10 +272,7 @@ def _called(method: Any, body: Body, options: Options) -> Any:
 def _posted(body: Body, options: Options, streamed: Streamed | None) -> dict[str, Any]:
     import httpx2
 
-    request: dict[str, Any] = {"max_retries": 0}
-    for given, named in _OPTIONS.items():
-        if given in options:
-            request[named] = options[given]
+    request = {"max_retries": 0, **{_OPTIONS[name]: value for name, value in options.items()}}
     if streamed:  # the SDKs' own way to ask for an open response
         request["headers"] = {**request.get("headers", {}), "X-Stainless-Raw-Response": "stream"}
     return {"body": body, "cast_to": httpx2.Response, "options": request}

@@ -13,7 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 from toolkit.errors import MalformedReply
-from toolkit.messages import Finish, Message, Reply, ToolCall, ToolResult, Usage, token_count
+from toolkit.messages import Finish, Message, Reply, ToolCall, ToolResult, Usage, text_at, token_count
+from toolkit.strict import is_recursive
 from toolkit.tools import Tool, wire_name
 
 PATH = "/v1/messages"
@@ -259,7 +260,7 @@ def _tool_entries(tools: Sequence[Tool], strict: bool) -> list[Block]:
         described = {"description": tool.description} if tool.description else {}
         entry: Block = {"name": tool.wire_name, **described, "input_schema": tool.parameters}
         wanted = strict if tool.strict is None else tool.strict
-        if wanted and tools_left and (schema := tool.strict_parameters) is not None and not _is_recursive(schema):
+        if wanted and tools_left and (schema := tool.strict_parameters) is not None and not is_recursive(schema):
             unions = sum("anyOf" in part or isinstance(part.get("type"), list) for part in _parts(schema))
             if unions <= unions_left:
                 tools_left, unions_left = tools_left - 1, unions_left - unions
@@ -284,33 +285,23 @@ def _narrowed(schema: Block) -> Block:
     return narrow
 
 
-def _is_recursive(schema: Block) -> bool:
-    named = {"#": schema, **{f"#/$defs/{name}": body for name, body in schema.get("$defs", {}).items()}}
-    ahead = {name: {part.get("$ref") for part in _parts(body)} for name, body in named.items()}
-    while any(not targets & ahead.keys() for targets in ahead.values()):  # what leads nowhere is no part of a circle
-        ahead = {name: targets for name, targets in ahead.items() if targets & ahead.keys()}
-    return bool(ahead)
-
-
 def _parts(schema: Block) -> Iterator[Block]:
     """A strict schema and all the schemas in it."""
     yield schema
-    for child in (*schema.get("properties", {}).values(), *schema.get("$defs", {}).values(), *schema.get("anyOf", ())):
+    named = [*schema.get("properties", {}).values(), *schema.get("$defs", {}).values()]
+    for child in (*named, *schema.get("anyOf", ()), *([schema["items"]] if "items" in schema else ())):
         yield from _parts(child)
-    if "items" in schema:
-        yield from _parts(schema["items"])
 
 
 def _is_block(block: Any) -> bool:
     """Whether it can be read and sent back."""
-    named = isinstance(block, Mapping) and isinstance(block.get("type"), str)
-    return named and (block["type"] != "text" or isinstance(block.get("text"), str))
+    return text_at(block, "type") != "" and (block["type"] != "text" or isinstance(block.get("text"), str))
 
 
 def _call(block: Mapping[str, Any]) -> ToolCall:
-    identity, name, sent = block.get("id"), block.get("name"), block.get("input")
+    sent = block.get("input")
     raw = sent if isinstance(sent, str) else json.dumps({} if sent is None else sent, ensure_ascii=False)
-    return ToolCall(identity if isinstance(identity, str) else "", name if isinstance(name, str) else "", raw=raw)
+    return ToolCall(text_at(block, "id"), text_at(block, "name"), raw=raw)
 
 
 def _object_or_text(text: str) -> Any:
@@ -326,9 +317,5 @@ def _object_or_text(text: str) -> Any:
 
 def _usage(usage: Any) -> Usage:
     *other, read = (token_count(usage, f"{kind}input_tokens") for kind in ("", "cache_creation_", "cache_read_"))
-    return Usage(
-        sum(other, read),
-        token_count(usage, "output_tokens"),
-        read,
-        token_count(usage, "output_tokens_details", "thinking_tokens"),
-    )
+    thought = token_count(usage, "output_tokens_details", "thinking_tokens")
+    return Usage(sum(other, read), token_count(usage, "output_tokens"), read, thought)

@@ -12,7 +12,7 @@ from typing import Any
 
 from toolkit.arguments import parse
 from toolkit.errors import MalformedReply
-from toolkit.messages import Finish, Message, Reply, ToolCall, ToolResult, Usage, as_json, token_count
+from toolkit.messages import Finish, Message, Reply, ToolCall, ToolResult, as_json, read_usage, text_at, text_of
 from toolkit.tools import Tool, tool_entry, wire_name
 
 PATH = "/chat/completions"
@@ -20,7 +20,6 @@ DIALECT = "chat"
 STREAM = {"stream": True, "stream_options": {"include_usage": True}}
 
 _FINISHES: dict[Any, Finish] = {"length": "length", "max_tokens": "length", "content_filter": "refusal"}
-_ONLY_WITH_TOOLS = ("parallel_tool_calls",)
 
 
 def encode(
@@ -43,8 +42,7 @@ def encode(
         elif tool_choice != "auto":
             body["tool_choice"] = {"type": "function", "function": {"name": names.get(tool_choice, tool_choice)}}
     else:  # servers refuse an empty list of tools, and what speaks of tools without any
-        for key in _ONLY_WITH_TOOLS:
-            body.pop(key, None)
+        body.pop("parallel_tool_calls", None)
     return body
 
 
@@ -64,11 +62,12 @@ def decode(body: Mapping[str, Any]) -> Reply:
     if not isinstance(message, Mapping):
         raise MalformedReply.told_by(body, "The server answered with a choice that has no message")
     finish = _FINISHES.get(str(choices[0].get("finish_reason")), "stop")
-    text = _text(message.get("content"))
+    text = text_of(message.get("content"))
     if refusal := message.get("refusal"):
         text, finish = text or str(refusal), "refusal"
     calls = tuple(_calls(message.get("tool_calls")))
-    return Reply(Message("assistant", text, calls, opaque={DIALECT: message}), _usage(body.get("usage")), finish)
+    usage = read_usage(body.get("usage"), "prompt_tokens", "completion_tokens")
+    return Reply(Message("assistant", text, calls, opaque={DIALECT: message}), usage, finish)
 
 
 def read_message(message: Any) -> Message:
@@ -76,15 +75,15 @@ def read_message(message: Any) -> Message:
     role = message.get("role") if isinstance(message, Mapping) else None
     content = message.get("content") if role else None
     if role == "tool":
-        return Message("tool", tool_results=(ToolResult(message.get("tool_call_id") or "", _text(content)),))
+        return Message("tool", tool_results=(ToolResult(message.get("tool_call_id") or "", text_of(content)),))
     if role == "assistant":
         calls = tuple(_understood(call) for call in _calls(message.get("tool_calls")))
-        return Message("assistant", _text(content), calls, opaque={DIALECT: dict(message)})
+        return Message("assistant", text_of(content), calls, opaque={DIALECT: dict(message)})
     if role not in ("system", "developer", "user"):
         raise ValueError(f"its role is {role!r}, not system, user, assistant or tool.")
     if not isinstance(content, (str, list)):
         raise ValueError(f"its content is {type(content).__name__}, neither a text nor a list of parts.")
-    return Message("user" if role == "user" else "system", _text(content), opaque={DIALECT: dict(message)})
+    return Message("user" if role == "user" else "system", text_of(content), opaque={DIALECT: dict(message)})
 
 
 def _messages(message: Message, names: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -99,19 +98,12 @@ def _messages(message: Message, names: Mapping[str, str]) -> list[dict[str, Any]
     # Back goes what came, with the fields that only its provider knows (reasoning_content, thought signatures …).
     wire: dict[str, Any] = {key: value for key, value in said.items() if value is not None} if said else {}
     wire["role"] = "assistant"
-    if not said or not isinstance(wire.get("content"), list):
-        wire["content"] = message.text or (None if message.tool_calls else "")
-    if "refusal" in wire and wire["content"] is None:
-        wire["content"] = ""
-    wire.pop("tool_calls", None)
-    if message.tool_calls:
-        sent = said.get("tool_calls") if said else None
-        extras = (
-            sent
-            if isinstance(sent, list) and len(sent) == len(message.tool_calls)
-            else [None] * len(message.tool_calls)
-        )
-        wire["tool_calls"] = [_call(call, extra, names) for call, extra in zip(message.tool_calls, extras, strict=True)]
+    if not isinstance(wire.get("content"), list):
+        wire["content"] = message.text or (None if message.tool_calls and "refusal" not in wire else "")
+    sent, calls = wire.pop("tool_calls", None), message.tool_calls
+    if calls:
+        extras = sent if isinstance(sent, list) and len(sent) == len(calls) else [None] * len(calls)
+        wire["tool_calls"] = [_call(call, extra, names) for call, extra in zip(calls, extras, strict=True)]
     return [wire]
 
 
@@ -121,11 +113,10 @@ def _call(call: ToolCall, sent: Mapping[str, Any] | None, names: Mapping[str, st
     is_object = isinstance(call.raw, str) and call.raw.lstrip()[:1] == "{"
     verbatim = is_object and not call.repairs and not call.problem
     function = {"name": name, "arguments": call.raw if verbatim else as_json(call.arguments)}
-    if isinstance(sent, Mapping):
-        inner = sent.get("function")
-        function = {**inner, **function} if isinstance(inner, Mapping) else function
-        return {**sent, "id": call.id, "type": "function", "function": function}
-    return {"id": call.id, "type": "function", "function": function}
+    extra = sent if isinstance(sent, Mapping) else {}
+    if isinstance(inner := extra.get("function"), Mapping):
+        function = {**inner, **function}
+    return {**extra, "id": call.id, "type": "function", "function": function}
 
 
 def _calls(sent: Any) -> Iterable[ToolCall]:
@@ -134,33 +125,10 @@ def _calls(sent: Any) -> Iterable[ToolCall]:
             continue
         function = call.get("function")
         function = function if isinstance(function, Mapping) else call
-        identity = call.get("id")
-        name = function.get("name")
-        yield ToolCall(
-            identity if isinstance(identity, str) else "" if identity is None else str(identity),
-            name if isinstance(name, str) else "",
-            raw=function.get("arguments") or "",
-        )
+        identity = "" if call.get("id") is None else str(call["id"])
+        yield ToolCall(identity, text_at(function, "name"), raw=function.get("arguments") or "")
 
 
 def _understood(call: ToolCall) -> ToolCall:
     parsed = parse(call.raw)
     return ToolCall(call.id, call.name, parsed.arguments, call.raw, parsed.repairs, parsed.problem)
-
-
-def _text(content: Any) -> str:
-    """The text of a content, which is a string, a list of parts, or missing."""
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else []
-    texts = [part.get("text") if isinstance(part, Mapping) else part for part in parts]
-    return "".join(text for text in texts if isinstance(text, str))
-
-
-def _usage(usage: Any) -> Usage:
-    return Usage(
-        token_count(usage, "prompt_tokens"),
-        token_count(usage, "completion_tokens"),
-        token_count(usage, "prompt_tokens_details", "cached_tokens"),
-        token_count(usage, "completion_tokens_details", "reasoning_tokens"),
-    )

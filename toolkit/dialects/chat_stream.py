@@ -13,6 +13,7 @@ from typing import Any
 
 from toolkit.arguments import parse
 from toolkit.errors import MalformedReply
+from toolkit.messages import text_of
 
 
 @dataclass(slots=True)
@@ -55,7 +56,7 @@ class Assembly:
             return ""
         if usage := chunk.get("usage") or choice.get("usage"):  # in the choice from Moonshot
             self._head["usage"] = usage
-        self._finish = _text(choice.get("finish_reason")) or self._finish
+        self._finish = text_of(choice.get("finish_reason")) or self._finish
         return self._add_delta(choice.get("delta"))
 
     def body(self) -> dict[str, Any]:
@@ -77,9 +78,9 @@ class Assembly:
             if key == "tool_calls":
                 self._add_calls(value)
             elif value is not None and key != "role":
-                self._pieces.setdefault(key, []).append(_text(value) if key == "content" else value)
+                self._pieces.setdefault(key, []).append(text_of(value) if key == "content" else value)
                 if key in ("content", "refusal"):
-                    text += _text(value)
+                    text += text_of(value)
         return text
 
     def _add_calls(self, given: Any) -> None:
@@ -94,7 +95,7 @@ class Assembly:
 
     def _call(self, index: int, identity: str, function: Mapping[str, Any]) -> _Call:
         """The call that a piece belongs to, the piece's own part of it taken in."""
-        name, arguments = _text(function.get("name")), function.get("arguments")
+        name, arguments = text_of(function.get("name")), function.get("arguments")
         call = self._by_id.get((index, identity)) or self._latest.get(index)
         if call is None or self._is_next(call, identity, name, arguments):
             call = _Call(index)
@@ -111,7 +112,7 @@ class Assembly:
 
     def _is_next(self, call: _Call, identity: str, name: str, arguments: Any) -> bool:
         """Whether a piece is the first of a call that follows `call` under the same index."""
-        opens = isinstance(arguments, Mapping) or _text(arguments).lstrip()[:1] == "{"
+        opens = isinstance(arguments, Mapping) or text_of(arguments).lstrip()[:1] == "{"
         if opens and _is_closed(call.arguments):
             return not identity or identity != call.id or arguments != _whole(call.arguments)
         if identity and call.id and identity != call.id:
@@ -152,11 +153,3 @@ def _whole(pieces: list[Any]) -> Any:
     if isinstance(last, list):
         return [item for piece in alike for item in piece]
     return {key: value for piece in alike for key, value in piece.items()} if isinstance(last, dict) else last
-
-
-def _text(content: Any) -> str:
-    """The text of a piece of content, which is a string or, from Mistral's reasoning models, a list of parts."""
-    if not isinstance(content, list):
-        return content if isinstance(content, str) else ""
-    texts = [part.get("text") for part in content if isinstance(part, Mapping)]
-    return "".join(text for text in texts if isinstance(text, str))

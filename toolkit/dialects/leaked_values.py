@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from itertools import islice
 from typing import Any, NoReturn
 
-from toolkit.arguments import parse
+from toolkit.arguments import alternatives, parse, types_of
 
 Call = tuple[str, dict[str, Any]]
 Tools = Mapping[str, Mapping[str, Any]]
@@ -57,25 +56,11 @@ def typed(text: str, schema: Any, root: Mapping[str, Any]) -> Any:
 
     The schema decides: text stays text where a string is allowed or the parameter is not known.
     """
-    word, types = text.strip(), _types(schema, root)
+    choices = (value for node in alternatives(schema, root) for value in (*node.get("enum", ()), node.get("const")))
+    types = {*types_of(schema, root), *("string" for value in choices if isinstance(value, str))}
+    word = text.strip()
     is_null = "null" in types and word in ("null", "None")
     is_container = bool(types & {"object", "array"}) and word.startswith(("{", "["))
     if not isinstance(schema, Mapping) or ("string" in types and not is_null and not is_container):
         return text
     return (_mended(word) or [text])[0]
-
-
-def _types(schema: Any, root: Mapping[str, Any]) -> set[str]:
-    """The types that a schema allows; references are followed, unions spread, words of an enum are strings."""
-    definitions = root.get("$defs") or root.get("definitions") or {}
-    types: set[str] = set()
-    waiting = [schema]
-    for node in islice(waiting, 50):  # references may lead back
-        if isinstance(node, Mapping):
-            given = node.get("type", ())
-            types |= {given} if isinstance(given, str) else set(given)
-            if any(isinstance(value, str) for value in (*node.get("enum", ()), node.get("const"))):
-                types.add("string")
-            waiting += [branch for key in ("anyOf", "oneOf", "allOf") for branch in node.get(key, ())]
-            waiting.append(definitions.get(str(node.get("$ref")).rpartition("/")[2]))
-    return types

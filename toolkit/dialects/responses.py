@@ -12,7 +12,7 @@ from itertools import islice, takewhile
 from typing import Any
 
 from toolkit.errors import MalformedReply
-from toolkit.messages import Finish, Message, Reply, ToolCall, Usage, as_json, token_count
+from toolkit.messages import Finish, Message, Reply, ToolCall, as_json, read_usage, text_at
 from toolkit.tools import Tool, tool_entry, wire_name
 
 PATH = "/responses"
@@ -80,14 +80,14 @@ def decode(body: Mapping[str, Any]) -> Reply:
         raise MalformedReply.told_by(body, f"The server answered with a response that is {status}")
     items = [item for item in output if isinstance(item, Mapping)]
     parts = [part for item in items if item.get("type") == "message" for part in _parts(item.get("content"))]
-    text, refusal = ("".join(_text(part, key) for part in parts) for key in ("text", "refusal"))
+    text, refusal = ("".join(text_at(part, key) for part in parts) for key in ("text", "refusal"))
     calls = tuple(_call(item) for item in items if item.get("type") == "function_call")
     finish: Finish = "refusal" if refusal else "length" if status == "incomplete" else "stop"
     if isinstance(details, Mapping) and details.get("reason") == "content_filter":
         finish, calls = "refusal", ()  # what the filter has cut must not run
     said = {"id": body.get("id") if body.get("store") is not False else None, "output": items}
     message = Message("assistant", text or refusal, calls, opaque={DIALECT: said})
-    return Reply(message, _usage(body.get("usage")), finish)
+    return Reply(message, read_usage(body.get("usage"), "input_tokens", "output_tokens"), finish)
 
 
 def assembly(known_names: Sequence[str]) -> Assembly:
@@ -129,7 +129,7 @@ class Assembly:
         told = self._end.get("output")
         if isinstance(told, list) and told:
             # Only the event of the finished item is sure to hold the whole of its encrypted_content.
-            output = [self._done.get(_text(item, "id"), item) for item in told]
+            output = [self._done.get(text_at(item, "id"), item) for item in told]
         else:  # as some servers leave it (ChatGPT's Codex endpoint, proxies; met until 2026-09)
             output = [self._assembled(index) for index in sorted({*self._items, *self._pieces})]
         return {**self._end, "output": output}
@@ -145,7 +145,7 @@ class Assembly:
     def _add_item(self, index: Any, item: Any, *, done: bool) -> None:
         if not isinstance(item, Mapping):
             return
-        if done and (identity := _text(item, "id")):
+        if done and (identity := text_at(item, "id")):
             self._done[identity] = item
         if isinstance(index, int):
             self._items[index] = {key: value for key, value in item.items() if done or key != "encrypted_content"}
@@ -233,11 +233,9 @@ def _call_item(call: ToolCall, sent: Mapping[str, Any], names: Mapping[str, str]
     item = {key: value for key, value in sent.items() if value is not None}
     if sent.get("call_id") != call.id:
         item.pop("id", None)  # it is no longer the item that the server knows
-    item["type"] = "function_call"
-    item["call_id"] = _call_id(call.id)
-    item["name"] = names.get(call.name) or wire_name(call.name or "unnamed")
-    item["arguments"] = call.raw if verbatim else as_json(call.arguments)
-    return item
+    name = names.get(call.name) or wire_name(call.name or "unnamed")
+    item |= {"type": "function_call", "call_id": _call_id(call.id), "name": name}
+    return {**item, "arguments": call.raw if verbatim else as_json(call.arguments)}
 
 
 def _call_id(given: str) -> str:
@@ -246,22 +244,8 @@ def _call_id(given: str) -> str:
 
 
 def _call(item: Mapping[str, Any]) -> ToolCall:
-    return ToolCall(_text(item, "call_id"), _text(item, "name"), raw=item.get("arguments") or "")
+    return ToolCall(text_at(item, "call_id"), text_at(item, "name"), raw=item.get("arguments") or "")
 
 
 def _parts(content: Any) -> list[Any]:
     return content if isinstance(content, list) else [{"text": content}]
-
-
-def _text(item: Any, key: str) -> str:
-    text = item.get(key) if isinstance(item, Mapping) else None
-    return text if isinstance(text, str) else ""
-
-
-def _usage(usage: Any) -> Usage:
-    return Usage(
-        token_count(usage, "input_tokens"),
-        token_count(usage, "output_tokens"),
-        token_count(usage, "input_tokens_details", "cached_tokens"),
-        token_count(usage, "output_tokens_details", "reasoning_tokens"),
-    )
