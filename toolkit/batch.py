@@ -15,7 +15,7 @@ from typing import Any
 from toolkit import threads
 from toolkit.errors import RunExists, ToolkitError
 from toolkit.journals import RunStore
-from toolkit.locks import lock_byte
+from toolkit.locks import locked_file
 from toolkit.messages import Message, Reply, whole_characters
 from toolkit.models import Model, find_model, refuse_strangers
 from toolkit.registry import registry_of
@@ -105,23 +105,21 @@ class Rate:
 
     def take(self) -> float:
         """Take the next place; return the seconds until then."""
-        now = time.time()
-        with _taking:
-            if self.path is None:
+        now, spacing = time.time(), 60 / self.per_minute
+        if self.path is None:
+            with _taking:
                 begins = max(now, self._next)
-                self._next = begins + 60 / self.per_minute
-            else:
-                with open(self.path, "a+b") as file:  # closing frees the lock
-                    lock_byte(file, _LOCKED_BYTE, wait=True)
-                    file.seek(0)
-                    begins = max(now, float(file.read() or 0))
-                    file.truncate(0)
-                    file.write(str(begins + 60 / self.per_minute).encode())
+                self._next = begins + spacing
+        else:
+            with locked_file(self.path) as file:
+                begins = max(now, float(file.read() or 0))
+                file.seek(0)
+                file.truncate()
+                file.write(str(begins + spacing).encode())
         return begins - now
 
 
 _taking = threading.Lock()
-_LOCKED_BYTE = 1_000  # behind what is written
 
 
 class _Paced(Model):
