@@ -64,10 +64,10 @@ def run_batch(
         model = find_model(options.pop("model", None), **{name: options.pop(name, None) for name in _OF_A_MODEL})
         options["model"] = _Paced(model, rate)
     work = _run_one if is_near else _run_elsewhere
-    jobs = [(work, prompt, store, f"{batch_id}-{at}", options) for at, prompt in enumerate(prompts)]
+    jobs = [functools.partial(work, prompt, store, f"{batch_id}-{at}", options) for at, prompt in enumerate(prompts)]
     results: list[Any] = [None] * len(prompts)
     try:
-        for done, (at, future) in enumerate(_as_they_end(executor or _Threads(), jobs, concurrency), 1):
+        for done, (at, future) in enumerate(as_they_end(jobs, executor, concurrency), 1):
             results[at] = _read(future)
             if on_progress:
                 on_progress(done, len(prompts))
@@ -148,22 +148,26 @@ class _Paced(Model):
         return _Paced, (self._model, self._rate)
 
 
-class _Threads(Executor):
-    """Daemon threads, so that a stuck run does not hold the process; how many is bounded by who submits."""
+def as_they_end(
+    jobs: Iterable[Callable[[], Any]], executor: Executor | None, concurrency: int
+) -> Iterator[tuple[int, Future[Any]]]:
+    """The number and the future of each job that has ended, `concurrency` of them under way at once.
 
-    def submit(self, work: Callable[..., Any], /, *given: Any, **named: Any) -> Future[Any]:
-        return threads.start(functools.partial(work, *given, **named))
-
-
-def _as_they_end(executor: Executor, jobs: list[Any], concurrency: int) -> Iterator[tuple[int, Future[Any]]]:
+    Without an executor they run in daemon threads, so that a stuck one does not hold the process. Once this is closed
+    nothing more is begun.
+    """
     left, running = iter(enumerate(jobs)), dict[Future[Any], int]()
-    while True:
-        for at, job in itertools.islice(left, concurrency - len(running)):
-            running[executor.submit(*job)] = at
-        if not running:
-            return
-        for future in wait(running, return_when=FIRST_COMPLETED).done:
-            yield running.pop(future), future
+    try:
+        while True:
+            for at, job in itertools.islice(left, concurrency - len(running)):
+                running[executor.submit(job) if executor else threads.start(job)] = at
+            if not running:
+                return
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                yield running.pop(future), future
+    finally:
+        for future in running:
+            future.cancel()
 
 
 def _run_one(prompt: str, store: RunStore | None, run_id: str, options: dict[str, Any]) -> RunResult:

@@ -49,12 +49,17 @@ def result_html(result: RunResult) -> str:
 
 def result_page(result: RunResult) -> str:
     """The same as a whole page, unfolded, for a file."""
-    title = html.escape(f"Run {result.run.id}")
-    body = result_html(result).replace("<details><summary>", "<details open><summary>", 1)
+    title = f"Run {result.run.id}"
+    shown = result_html(result).replace("<details><summary>", "<details open><summary>", 1)
+    return page(title, f"<h1>{html.escape(title)}</h1><p>{html.escape(_prompt(result))}</p>{shown}")
+
+
+def page(title: str, body: str, style: str = "") -> str:
+    """A whole page of HTML that loads nothing. `body` is HTML, `title` plain text."""
     return (
-        f"<!doctype html>\n<html lang='en'><head><meta charset='utf-8'><title>{title}</title>"
-        f"<meta name='viewport' content='width=device-width'><style>{_PAGE_STYLE}</style></head>"
-        f"<body><h1>{title}</h1><p>{html.escape(_prompt(result))}</p>{body}</body></html>\n"
+        f"<!doctype html>\n<html lang='en'><head><meta charset='utf-8'><title>{html.escape(title)}</title>"
+        f"<meta name='viewport' content='width=device-width'><style>{_PAGE_STYLE}{style}</style></head>"
+        f"<body>{body}</body></html>\n"
     )
 
 
