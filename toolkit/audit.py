@@ -82,24 +82,22 @@ class AuditLog:
                 pass  # what cannot be opened is told at once
 
     def began(self, run: Run, calls: Sequence[tuple[ToolCall, Tool]]) -> None:
-        lines = [
-            {
-                **_who(run, call, tool, "intent"),
-                "arguments": self._redacted(dict(call.arguments)),
-                **_verdict(run, call),
-            }
-            for call, tool in calls
-            if tool.permission != "read" and tool.name != run.output
-        ]
-        self._write(lines, sync=True)
+        self._write(
+            [
+                _line(run, call, tool, "intent", arguments=self._redacted(dict(call.arguments)))
+                for call, tool in calls
+                if tool.permission != "read" and tool.name != run.output
+            ],
+            sync=True,
+        )
 
     def ended(self, run: Run, call: ToolCall, tool: Tool, result: ToolResult) -> None:
         is_denied = result.reason == "denied"
         if (tool.permission == "read" and not is_denied) or tool.name == run.output:
             return
-        came = {"status": result.reason or "ok", "seconds": round(result.seconds, 6)}
-        content = {"content_digest": hashlib.sha256(result.content.encode("utf-8", "replace")).hexdigest()}
-        self._write([{**_who(run, call, tool, "outcome"), **_verdict(run, call), **came, **content}], sync=False)
+        digest = hashlib.sha256(result.content.encode("utf-8", "replace")).hexdigest()
+        came = {"status": result.reason or "ok", "seconds": round(result.seconds, 6), "content_digest": digest}
+        self._write([_line(run, call, tool, "outcome", **came)], sync=False)
 
     def _write(self, lines: list[dict[str, Any]], *, sync: bool) -> None:
         if not lines:
@@ -297,16 +295,11 @@ def _plain_name(name: str) -> str:
     return re.sub(r"[\W_]+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})", "_", name).lower())
 
 
-def _who(run: Run, call: ToolCall, tool: Tool, kind: str) -> dict[str, Any]:
+def _line(run: Run, call: ToolCall, tool: Tool, kind: str, **more: Any) -> dict[str, Any]:
+    verdict = run.verdicts.get(call.id)
+    decided = verdict and {"decision": verdict.decision, "by": verdict.by, "reason": redact_secrets(verdict.reason)}
     return {
         "time": datetime.now(timezone.utc).isoformat(timespec="microseconds"), "kind": kind, "run_id": run.id,
         "turn": run.turns, "tool_call_id": call.id, "tool_name": tool.name, "permission": tool.permission,
-        "digest": call.digest,
+        "digest": call.digest, **more, **(decided or {}),
     }  # fmt: skip
-
-
-def _verdict(run: Run, call: ToolCall) -> dict[str, str]:
-    verdict = run.verdicts.get(call.id)
-    if verdict is None:
-        return {}
-    return {"decision": verdict.decision, "by": verdict.by, "reason": redact_secrets(verdict.reason)}

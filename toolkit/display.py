@@ -6,7 +6,7 @@ import html
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TextIO
 
@@ -26,7 +26,9 @@ _MOST_LINES = 40  # of a live display in a notebook
 
 def registry_html(registry: ToolRegistry) -> str:
     """The tools as a table."""
-    return _table(("tool", "tier", "parameters", "description"), map(_tool_cells, registry))
+    rows = [_cells("td", _tool_cells(tool)) for tool in registry]
+    head = _cells("th", ("tool", "tier", "parameters", "description"))
+    return f"<table style='{_TABLE}'>{head}{''.join(rows)}</table>"
 
 
 def registry_text(registry: ToolRegistry) -> str:
@@ -272,11 +274,6 @@ def _tool_cells(tool: Tool) -> tuple[str, ...]:
     names = (name if name in required else f"{name}?" for name in tool.parameters["properties"])
     described = (tool.description or "").strip().splitlines() or [""]
     return tool.name, tool.permission, ", ".join(names), described[0]
-
-
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [_cells("th", head), *(_cells("td", row) for row in rows)]
-    return f"<table style='{_TABLE}'>{''.join(lines)}</table>"
 
 
 def _cells(tag: str, cells: tuple[str, ...]) -> str:

@@ -38,7 +38,6 @@ import marshal
 import os
 import pickle
 import select
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -214,13 +213,13 @@ def _find_name(function: Any) -> str | None:
 
 def _ask(payload: bytes, name: str, limits: dict[str, Any], is_left: Callable[[], bool]) -> bytes:
     """Let a child make the call; return its answer, once all that it started is ended."""
-    folder = tempfile.mkdtemp(prefix="toolkit-")
     memory = f"problem\nused more than {limits['memory_mb'] or 0:g} MB of memory and was ended.".encode()
-    settings = {"name": name, "parent": os.getpid(), "folder": folder, "memory_problem": memory, **limits}
-    settings["path"] = [os.path.abspath(entry) for entry in sys.path]
-    try:
+    path = [os.path.abspath(entry) for entry in sys.path]
+    settings = {"name": name, "parent": os.getpid(), "memory_problem": memory, "path": path, **limits}
+    answer = b""
+    with suppress(RecursionError), tempfile.TemporaryDirectory("", "toolkit-", ignore_cleanup_errors=True) as folder:
         with tempfile.TemporaryFile() as given:
-            given.write(marshal.dumps(settings) + payload)
+            given.write(marshal.dumps({**settings, "folder": folder}) + payload)
             given.seek(0)
             child = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-X", "utf8", isolated_child.__file__],
@@ -232,12 +231,10 @@ def _ask(payload: bytes, name: str, limits: dict[str, Any], is_left: Callable[[]
                 start_new_session=True,
             )
         try:
-            return _read(child.stdout.fileno(), limits["timeout"] + _GRACE, is_left)  # type: ignore[union-attr]
+            answer = _read(child.stdout.fileno(), limits["timeout"] + _GRACE, is_left)  # type: ignore[union-attr]
         finally:
             _end(child)
-    finally:
-        with suppress(OSError, RecursionError):
-            shutil.rmtree(folder, ignore_errors=True)
+    return answer
 
 
 def _read(end: int, seconds: float, is_left: Callable[[], bool]) -> bytes:

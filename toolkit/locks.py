@@ -65,13 +65,5 @@ def locked_file(path: str | Path, mode: int = 0o666) -> Iterator[BinaryIO]:
 
 
 _threads = threading.Lock()
-
-
-def _forget() -> None:
-    """In a forked child, no thread of its parent is left to give the lock back."""
-    global _threads
-    _threads = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+if hasattr(os, "register_at_fork"):  # in a forked child there is no other thread that would give it back
+    os.register_at_fork(before=_threads.acquire, after_in_parent=_threads.release, after_in_child=_threads.release)
