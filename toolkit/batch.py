@@ -179,32 +179,28 @@ def _run_one(prompt: str, store: RunStore | None, run_id: str, options: dict[str
         kept = store.load(run_id)
     if kept.messages[kept.history].text != whole_characters(prompt):
         raise RunFailed(f"The store has {run_id!r} with another prompt. Give this batch another batch_id.")
-    return resume(
-        run_id, store=store, **{name: value for name, value in options.items() if name not in _OF_A_BEGINNING}
-    )
+    return resume(run_id, store=store, **{name: options[name] for name in options.keys() - _OF_A_BEGINNING})
 
 
-_OF_A_BEGINNING = (
-    inspect.signature(run_agent_with_tools).parameters.keys() - inspect.signature(resume).parameters.keys()
-)
+_OF_A_BEGINNING = {*inspect.signature(run_agent_with_tools).parameters} - {*inspect.signature(resume).parameters}
 
 
-def _run_elsewhere(prompt: str, store: RunStore | None, run_id: str, options: dict[str, Any]) -> tuple[str, str]:
-    """The JSON of the result, or else what was raised: both can leave any process."""
+def _run_elsewhere(*given: Any) -> RunResult | RunFailed:
+    """What can leave any process: a result without the values of its calls, or what was raised, told."""
     try:
-        return _run_one(prompt, store, run_id, options).to_json(), ""
+        return RunResult.from_json(_run_one(*given).to_json())
     except Exception as error:
-        return "", f"{type(error).__name__}: {error}"
+        return _failed(error)
 
 
-def _read(future: Future[Any]) -> RunResult | RunFailed:
+def _read(future: Future[RunResult | RunFailed]) -> RunResult | RunFailed:
     try:
-        came = future.result()
+        return future.result()
     except Exception as error:
-        failed = error if isinstance(error, RunFailed) else RunFailed(f"{type(error).__name__}: {error}")
+        failed = _failed(error)
         failed.__cause__ = None if failed is error else error
         return failed
-    if isinstance(came, RunResult):
-        return came
-    text, problem = came
-    return RunFailed(problem) if problem else RunResult.from_json(text)
+
+
+def _failed(error: Exception) -> RunFailed:
+    return error if isinstance(error, RunFailed) else RunFailed(f"{type(error).__name__}: {error}")
