@@ -236,7 +236,7 @@ def _eval(given: argparse.Namespace) -> int:
         concurrency=given.concurrency,
         seed=given.seed,
         save_to=given.save,
-        **({"base_url": given.base_url} if given.base_url else {}),
+        base_url=given.base_url,
     )
     print(report)
     if given.html:

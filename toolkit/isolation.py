@@ -96,9 +96,7 @@ def isolated(
             limits[name] = float(value)
     limits["env"] = (env,) if isinstance(env, str) else tuple(env)
     if isinstance(env, Mapping) or not all(isinstance(name, str) for name in limits["env"]):
-        raise ToolDefinitionError(
-            "env of isolated() names variables, and their values are taken from here. Give names."
-        )
+        raise ToolDefinitionError("env of isolated() names variables, whose values are taken from here. Give names.")
     if not hasattr(os, "fork"):
         raise ToolDefinitionError("isolated() does not work on this system. Use Linux, there or in a container.")
     return lambda function: _wrapped(function, limits)
@@ -287,9 +285,7 @@ def _settle(answer: bytes, function: Any, adapter: Any) -> Any:
                 _raise(_exception(class_name, message), trace, function if is_own else None)
     if kind == b"setup":
         raise RuntimeError(f"The child could not load {name!r}: {text}")
-    raise RuntimeError(
-        f"The child for {name!r} gave no answer that can be read. It was started with {sys.executable!r}."
-    )
+    raise RuntimeError(f"The child for {name!r} gave no answer that can be read. Its Python is {sys.executable!r}.")
 
 
 def _exception(name: str, message: str) -> Exception:

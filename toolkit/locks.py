@@ -22,12 +22,11 @@ _LOCKED_BYTE = 1_000  # behind what is written
 
 
 def lock_byte(file: int, position: int, *, wait: bool) -> bool:
-    """Lock the byte at `position` of an open file, which need not exist; False where another process has it, unless
-    `wait` is on.
+    """Lock the byte at `position`, which need not exist; False where another process has it and `wait` is off.
 
-    Within one process it excludes nobody: guard the threads by a lock of their own, and keep one open file per path,
-    since closing any other one would free the byte (POSIX record locks). On network file systems it is only as good as
-    their locks.
+    `file` is the descriptor of an open file. Within one process the lock excludes nobody: guard the threads by one of
+    their own, and keep one open file per path, since closing any other one would free the byte (POSIX record locks).
+    On network file systems it is only as good as their locks.
     """
     while True:
         try:

@@ -180,11 +180,11 @@ class SQLiteStore:
             database.execute("DELETE FROM calls WHERE run = ?", (saved.number,))
 
     def _row(self, database: sqlite3.Connection, run_id: str) -> tuple[int, str, str]:
-        row = database.execute("SELECT number, status, state FROM runs WHERE id = ?", (run_id,)).fetchone()
-        if row is None:
+        found: list[tuple[int, str, str]]
+        found = database.execute("SELECT number, status, state FROM runs WHERE id = ?", (run_id,)).fetchall()
+        if not found:
             raise StoreError(f"The store {self.path.name!r} has no run {run_id!r}.")
-        number, status, state = row
-        return number, status, state
+        return found[0]
 
     def _lease(self, run_id: str, number: int, undo: ExitStack) -> None:
         if not _take(self.path, number):
