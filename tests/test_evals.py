@@ -31,6 +31,7 @@ from toolkit import (
     Usage,
     tool,
 )
+from toolkit.cost import Money, Price
 from toolkit.eval_report import ALL, NO_CALL
 from toolkit.evals import (
     Case,
@@ -427,7 +428,7 @@ CASES = [Case("weather Rome", "weather", ROME), Case("hello", None), Case("raise
 
 
 def test_a_report_counts() -> None:
-    report = evaluate(CASES, tools=TOOLS, model=ScriptedModel(clever), repeat=2, price=(1, 2))
+    report = evaluate(CASES, tools=TOOLS, model=ScriptedModel(clever), repeat=2, price=Price(1, 2))
     assert [outcome.label for outcome in report.outcomes[::2]] == ["right", "right", "error", "missing_call"]
     assert [outcome.repeat for outcome in report.outcomes] == [0, 1] * 4
     assert report.pass_rate.value == 0.5
@@ -437,7 +438,7 @@ def test_a_report_counts() -> None:
     assert report.tools["weather"].value == 0.5
     assert report.matrix == {("weather", "weather"): 2, (NO_CALL, NO_CALL): 2, ("weather", NO_CALL): 2}
     assert report.model == "scripted"
-    assert report.cost == 0
+    assert report.cost == Money(0, "USD")
     for said in ("50.0% [15.0%, 85.0%] of 4", "weather → (no call)  2 ×", "error 2 ×  raise: RuntimeError: no luck"):
         assert said in str(report)
 
@@ -458,9 +459,9 @@ def test_wilson(passed: int, of: int, interval: tuple[float, float]) -> None:
 
 def test_cost_tokens_and_time() -> None:
     outcomes = tuple(Outcome(str(i), "right", usage=Usage(1000, 100), seconds=float(i)) for i in range(1, 21))
-    report = Report(outcomes, price=(2.0, 10.0))
+    report = Report(outcomes, price=Price(2.0, 10.0))
     assert report.usage == Usage(20_000, 2_000)
-    assert report.cost == pytest.approx(0.06)
+    assert str(report.cost) == "0.060000 USD"
     assert report.seconds == (10.5, 19.0)
 
 
@@ -624,7 +625,7 @@ def test_cases_and_outcomes_can_be_sent() -> None:
         pytest.param(lambda: run([]), ValueError, "at least one", id="no cases"),
         pytest.param(lambda: run([Case("q", None)], repeat=0), ValueError, "repeat=0", id="no repeat"),
         pytest.param(lambda: run([Case("q", None)], max_turns=0), ValueError, "max_turns=0", id="no turn"),
-        pytest.param(lambda: run([Case("q", None)], price=3), ValueError, "price=3: give two", id="one price"),
+        pytest.param(lambda: run([Case("q", None)], price=3), TypeError, "price=3: give a", id="one price"),
         pytest.param(lambda: run("cases.yaml"), ValueError, "load_cases", id="a path"),  # type: ignore[arg-type]
         pytest.param(lambda: run([{"input": "q"}]), TypeError, "a list of Case", id="rows"),  # type: ignore[list-item]
         pytest.param(lambda: check(Case("q", None), tools="json"), TypeError, "holds no tools", id="a module"),

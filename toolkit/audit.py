@@ -28,14 +28,13 @@ import json
 import logging
 import os
 import re
-import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from toolkit.locks import lock_byte, unlock_byte
+from toolkit.locks import locked_file
 from toolkit.loop import Run
 from toolkit.messages import ToolCall, ToolResult
 from toolkit.rendering import redact_secrets
@@ -77,36 +76,35 @@ class AuditLog:
         names = "|".join(re.escape(_plain_name(name)) for name in (*SECRET_FIELDS, *secret_fields))
         self._secret_name = re.compile(rf"(?:{glued}|(?:^|_)(?:{names}))s?\d*(?:_(?!(?:{_SAID_OF})(?:_|$))|$)")
         self._patterns = [re.compile(pattern) for pattern in secret_patterns]
-        self._path = None if path is None else Path(path)
+        self._path = None if path is None else Path(os.path.realpath(path))
         if self._path:
-            _chained_file(self._path)  # what cannot be opened is told at once
+            with _opened(self._path):
+                pass  # what cannot be opened is told at once
 
     def began(self, run: Run, calls: Sequence[tuple[ToolCall, Tool]]) -> None:
         """Write an intent for each of the calls whose tool is not `read`, and wait until the disk has them."""
-        lines = [
-            {
-                **_who(run, call, tool, "intent"),
-                "arguments": self._redacted(dict(call.arguments)),
-                **_verdict(run, call),
-            }
-            for call, tool in calls
-            if tool.permission != "read" and tool.name != run.output
-        ]
-        self._write(lines, sync=True)
+        self._write(
+            [
+                _line(run, call, tool, "intent", arguments=self._redacted(dict(call.arguments)))
+                for call, tool in calls
+                if tool.permission != "read" and tool.name != run.output
+            ],
+            sync=True,
+        )
 
     def ended(self, run: Run, call: ToolCall, tool: Tool, result: ToolResult) -> None:
         """Write the outcome of such a call, or of any that was denied."""
         is_denied = result.reason == "denied"
         if (tool.permission == "read" and not is_denied) or tool.name == run.output:
             return
-        came = {"status": result.reason or "ok", "seconds": round(result.seconds, 6)}
-        content = {"content_digest": hashlib.sha256(result.content.encode("utf-8", "replace")).hexdigest()}
-        self._write([{**_who(run, call, tool, "outcome"), **_verdict(run, call), **came, **content}], sync=False)
+        digest = hashlib.sha256(result.content.encode("utf-8", "replace")).hexdigest()
+        came = {"status": result.reason or "ok", "seconds": round(result.seconds, 6), "content_digest": digest}
+        self._write([_line(run, call, tool, "outcome", **came)], sync=False)
 
     def _write(self, lines: list[dict[str, Any]], *, sync: bool) -> None:
         if not lines:
             return
-        texts = _chained_file(self._path).append(lines, sync=sync) if self._path else map(_as_text, lines)
+        texts = _append(self._path, lines, sync) if self._path else map(_as_text, lines)
         for text in texts if _log.isEnabledFor(logging.INFO) else ():
             _log.info("%s", text)
 
@@ -190,35 +188,28 @@ def _problems_of_end(ends: list[str], said: bytes | None, last: str | None) -> I
         yield f"The file has {len(ends) - 1} lines, its head says {head[0]}: lines were removed at the end, or altered."
 
 
-class _ChainedFile:
-    """A file of chained lines that several processes append to."""
+# The file, and its head
 
-    def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self.lock = threading.Lock()
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
-        self.name, self.places = path.name, (str(path), str(_head_path(path)))
-        self.lines: BinaryIO = os.fdopen(os.open(self.places[0], flags, 0o600), "r+b", buffering=0)
-        self.head: BinaryIO = os.fdopen(os.open(self.places[1], flags & ~os.O_APPEND, 0o600), "r+b", buffering=0)
 
-    def __del__(self) -> None:
-        with contextlib.suppress(AttributeError):  # it could not be opened
-            self.lines.close()
-            self.head.close()
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
+    """The file and its head, for one writer at a time; both are new where they were moved away."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
+    with locked_file(_head_path(path), 0o600) as head, os.fdopen(os.open(path, flags, 0o600), "r+b", 0) as file:
+        yield file, head
 
-    def is_in_place(self) -> bool:
-        return all(_is_file_at(file, place) for file, place in zip((self.lines, self.head), self.places, strict=True))
 
-    def append(self, lines: list[dict[str, Any]], *, sync: bool) -> list[str]:
-        with self.lock:
-            lock_byte(self.head, _LOCKED_BYTE, wait=True)
-            try:
-                return self._append(lines, sync)
-            finally:
-                unlock_byte(self.head, _LOCKED_BYTE)
-
-    def _append(self, lines: list[dict[str, Any]], sync: bool) -> list[str]:
-        number, previous, size, torn = self._end()
+def _append(path: Path, lines: list[dict[str, Any]], sync: bool) -> list[str]:
+    """Chain the lines to those of the file; return them as they stand there now."""
+    with _opened(path) as (file, head):
+        end = _end(file, head)
+        if end is None:
+            raise ValueError(
+                f"The audit {path.name!r} does not end as {path.name + '.head'!r} says: look at it with verify(), then "
+                "move both files away."
+            )
+        number, previous, size, torn = end
         chained = []
         for line in lines:
             number += 1
@@ -227,83 +218,44 @@ class _ChainedFile:
             chained.append(f'{text[:-1]}, "hash": "{previous}"}}')
         written = torn + "".join(f"{text}\n" for text in chained).encode()
         try:
-            _write_whole(self.lines, written)
+            _write_whole(file, written)
         except OSError:
             with contextlib.suppress(OSError):  # it can be an append-only file
-                self.lines.truncate(size)
+                file.truncate(size)
             raise
         if sync:
-            os.fsync(self.lines.fileno())
-        self._write_head(number, previous, size + len(written))
+            os.fsync(file.fileno())
+        _write_head(head, number, previous, size + len(written))
         return chained
 
-    def _write_head(self, number: int, digest: str, size: int) -> None:
-        self.head.seek(0)
-        _write_whole(self.head, f"{number:020d} {digest} {size:020d}\n".encode())
 
-    def _end(self) -> tuple[int, str, int, bytes]:
-        """The number and hash of the last line, the size, and what ends a line that was cut off by a crash."""
-        self.head.seek(0)
-        head, end = _read_head(self.head.read()), self.lines.seek(0, os.SEEK_END)
-        if head is None and end == 0:
-            self._write_head(0, _FIRST, 0)
-            return 0, _FIRST, 0, b""
-        if head is None or head[2] > end:
-            raise self._altered()
-        number, digest, size = head
-        self.lines.seek(max(size - 1, 0))
-        tail = self.lines.read()
-        if size and not tail.startswith(b"\n"):
-            raise self._altered()
-        surplus = _split(tail[1:] if size else tail)  # where a crash left the head behind
-        for line in filter(None, map(_read_line, surplus)):
-            if line.get("previous") != digest or line["hash"] != _hash(line):
-                raise self._altered()
-            digest = line["hash"]
-        return number + len(surplus), digest, end, b"" if tail.endswith(b"\n") or not end else b"\n"
+def _end(file: BinaryIO, head: BinaryIO) -> tuple[int, str, int, bytes] | None:
+    """The number and hash of the last line, the size, and what ends a line that was cut off by a crash.
 
-    def _altered(self) -> ValueError:
-        return ValueError(
-            f"The audit {self.name!r} does not end as {self.name + '.head'!r} says: look at it with verify(), then "
-            "move both files away."
-        )
+    None where the file does not end as its head says.
+    """
+    said, end = _read_head(head.read()), file.seek(0, os.SEEK_END)
+    if said is None and end == 0:
+        _write_head(head, 0, _FIRST, 0)
+        return 0, _FIRST, 0, b""
+    if said is None or said[2] > end:
+        return None
+    number, digest, size = said
+    file.seek(max(size - 1, 0))
+    tail = file.read()
+    if size and not tail.startswith(b"\n"):
+        return None
+    surplus = _split(tail[1:] if size else tail)  # where a crash left the head behind
+    for line in filter(None, map(_read_line, surplus)):
+        if line.get("previous") != digest or line["hash"] != _hash(line):
+            return None
+        digest = line["hash"]
+    return number + len(surplus), digest, end, b"" if tail.endswith(b"\n") or not end else b"\n"
 
 
-_LOCKED_BYTE = 1_000  # behind the head, which is written while it is locked
-_MOST_OPEN = 32
-_files: dict[str, _ChainedFile] = {}
-_files_lock = threading.Lock()
-
-
-def _chained_file(path: Path) -> _ChainedFile:
-    """One open file per path and process, or its locks would end each other; a new one where the old was moved away."""
-    place = os.path.realpath(path)
-    with _files_lock:
-        known = _files.pop(place, None)
-        if known is None or not known.is_in_place():
-            known = _ChainedFile(Path(place))
-        _files[place] = known
-        if len(_files) > _MOST_OPEN:
-            del _files[next(iter(_files))]  # the one that was used longest ago
-        return known
-
-
-def _forget() -> None:
-    """A forked child has none of its parent's locks."""
-    global _files_lock
-    _files_lock = threading.Lock()
-    _files.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
-
-
-def _is_file_at(file: BinaryIO, path: str) -> bool:
-    try:
-        return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
-    except FileNotFoundError:
-        return False
+def _write_head(head: BinaryIO, number: int, digest: str, size: int) -> None:
+    head.seek(0)
+    _write_whole(head, f"{number:020d} {digest} {size:020d}\n".encode())
 
 
 def _write_whole(file: BinaryIO, text: bytes) -> None:
@@ -346,16 +298,11 @@ def _plain_name(name: str) -> str:
     return re.sub(r"[\W_]+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})", "_", name).lower())
 
 
-def _who(run: Run, call: ToolCall, tool: Tool, kind: str) -> dict[str, Any]:
+def _line(run: Run, call: ToolCall, tool: Tool, kind: str, **more: Any) -> dict[str, Any]:
+    verdict = run.verdicts.get(call.id)
+    decided = verdict and {"decision": verdict.decision, "by": verdict.by, "reason": redact_secrets(verdict.reason)}
     return {
         "time": datetime.now(timezone.utc).isoformat(timespec="microseconds"), "kind": kind, "run_id": run.id,
         "turn": run.turns, "tool_call_id": call.id, "tool_name": tool.name, "permission": tool.permission,
-        "digest": call.digest,
+        "digest": call.digest, **more, **(decided or {}),
     }  # fmt: skip
-
-
-def _verdict(run: Run, call: ToolCall) -> dict[str, str]:
-    verdict = run.verdicts.get(call.id)
-    if verdict is None:
-        return {}
-    return {"decision": verdict.decision, "by": verdict.by, "reason": redact_secrets(verdict.reason)}

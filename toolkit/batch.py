@@ -15,7 +15,7 @@ from typing import Any
 from toolkit import threads
 from toolkit.errors import RunExists, ToolkitError
 from toolkit.journals import RunStore
-from toolkit.locks import lock_byte
+from toolkit.locks import locked_file
 from toolkit.messages import Message, Reply, whole_characters
 from toolkit.models import Model, find_model, refuse_strangers
 from toolkit.registry import registry_of
@@ -65,10 +65,10 @@ def run_batch(
         model = find_model(options.pop("model", None), **{name: options.pop(name, None) for name in _OF_A_MODEL})
         options["model"] = _Paced(model, rate)
     work = _run_one if is_near else _run_elsewhere
-    jobs = [(work, prompt, store, f"{batch_id}-{at}", options) for at, prompt in enumerate(prompts)]
+    jobs = [functools.partial(work, prompt, store, f"{batch_id}-{at}", options) for at, prompt in enumerate(prompts)]
     results: list[Any] = [None] * len(prompts)
     try:
-        for done, (at, future) in enumerate(_as_they_end(executor or _Threads(), jobs, concurrency), 1):
+        for done, (at, future) in enumerate(as_they_end(jobs, executor, concurrency), 1):
             results[at] = _read(future)
             if on_progress:
                 on_progress(done, len(prompts))
@@ -119,23 +119,21 @@ class Rate:
 
     def take(self) -> float:
         """Take the next place; return the seconds until then."""
-        now = time.time()
-        with _taking:
-            if self.path is None:
+        now, spacing = time.time(), 60 / self.per_minute
+        if self.path is None:
+            with _taking:
                 begins = max(now, self._next)
-                self._next = begins + 60 / self.per_minute
-            else:
-                with open(self.path, "a+b") as file:  # closing frees the lock
-                    lock_byte(file, _LOCKED_BYTE, wait=True)
-                    file.seek(0)
-                    begins = max(now, float(file.read() or 0))
-                    file.truncate(0)
-                    file.write(str(begins + 60 / self.per_minute).encode())
+                self._next = begins + spacing
+        else:
+            with locked_file(self.path) as file:
+                begins = max(now, float(file.read() or 0))
+                file.seek(0)
+                file.truncate()
+                file.write(str(begins + spacing).encode())
         return begins - now
 
 
 _taking = threading.Lock()
-_LOCKED_BYTE = 1_000  # behind what is written
 
 
 class _Paced(Model):
@@ -164,22 +162,26 @@ class _Paced(Model):
         return _Paced, (self._model, self._rate)
 
 
-class _Threads(Executor):
-    """Daemon threads, so that a stuck run does not hold the process; how many is bounded by who submits."""
+def as_they_end(
+    jobs: Iterable[Callable[[], Any]], executor: Executor | None, concurrency: int
+) -> Iterator[tuple[int, Future[Any]]]:
+    """The number and the future of each job that has ended, `concurrency` of them under way at once.
 
-    def submit(self, work: Callable[..., Any], /, *given: Any, **named: Any) -> Future[Any]:
-        return threads.start(functools.partial(work, *given, **named))
-
-
-def _as_they_end(executor: Executor, jobs: list[Any], concurrency: int) -> Iterator[tuple[int, Future[Any]]]:
+    Without an executor they run in daemon threads, so that a stuck one does not hold the process. Once this is closed
+    nothing more is begun.
+    """
     left, running = iter(enumerate(jobs)), dict[Future[Any], int]()
-    while True:
-        for at, job in itertools.islice(left, concurrency - len(running)):
-            running[executor.submit(*job)] = at
-        if not running:
-            return
-        for future in wait(running, return_when=FIRST_COMPLETED).done:
-            yield running.pop(future), future
+    try:
+        while True:
+            for at, job in itertools.islice(left, concurrency - len(running)):
+                running[executor.submit(job) if executor else threads.start(job)] = at
+            if not running:
+                return
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                yield running.pop(future), future
+    finally:
+        for future in running:
+            future.cancel()
 
 
 def _run_one(prompt: str, store: RunStore | None, run_id: str, options: dict[str, Any]) -> RunResult:
@@ -191,32 +193,28 @@ def _run_one(prompt: str, store: RunStore | None, run_id: str, options: dict[str
         kept = store.load(run_id)
     if kept.messages[kept.history].text != whole_characters(prompt):
         raise RunFailed(f"The store has {run_id!r} with another prompt. Give this batch another batch_id.")
-    return resume(
-        run_id, store=store, **{name: value for name, value in options.items() if name not in _OF_A_BEGINNING}
-    )
+    return resume(run_id, store=store, **{name: options[name] for name in options.keys() - _OF_A_BEGINNING})
 
 
-_OF_A_BEGINNING = (
-    inspect.signature(run_agent_with_tools).parameters.keys() - inspect.signature(resume).parameters.keys()
-)
+_OF_A_BEGINNING = {*inspect.signature(run_agent_with_tools).parameters} - {*inspect.signature(resume).parameters}
 
 
-def _run_elsewhere(prompt: str, store: RunStore | None, run_id: str, options: dict[str, Any]) -> tuple[str, str]:
-    """The JSON of the result, or else what was raised: both can leave any process."""
+def _run_elsewhere(*given: Any) -> RunResult | RunFailed:
+    """What can leave any process: a result without the values of its calls, or what was raised, told."""
     try:
-        return _run_one(prompt, store, run_id, options).to_json(), ""
+        return RunResult.from_json(_run_one(*given).to_json())
     except Exception as error:
-        return "", f"{type(error).__name__}: {error}"
+        return _failed(error)
 
 
-def _read(future: Future[Any]) -> RunResult | RunFailed:
+def _read(future: Future[RunResult | RunFailed]) -> RunResult | RunFailed:
     try:
-        came = future.result()
+        return future.result()
     except Exception as error:
-        failed = error if isinstance(error, RunFailed) else RunFailed(f"{type(error).__name__}: {error}")
+        failed = _failed(error)
         failed.__cause__ = None if failed is error else error
         return failed
-    if isinstance(came, RunResult):
-        return came
-    text, problem = came
-    return RunFailed(problem) if problem else RunResult.from_json(text)
+
+
+def _failed(error: Exception) -> RunFailed:
+    return error if isinstance(error, RunFailed) else RunFailed(f"{type(error).__name__}: {error}")

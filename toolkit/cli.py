@@ -9,12 +9,12 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from toolkit.errors import ToolError, ToolkitError
 from toolkit.loop import Decision, Verdict
 from toolkit.messages import Permission
-from toolkit.registry import ToolRegistry, import_tools
+from toolkit.registry import import_tools
 from toolkit.results import RunResult
 from toolkit.tools import tool_entry
 
@@ -67,8 +67,8 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _print_json(value: Any) -> None:
-    print(json.dumps(value, ensure_ascii=False, indent=2, default=str))
+def _print(as_json: bool, value: Any, text: object = "") -> None:
+    print(json.dumps(value, ensure_ascii=False, indent=2, default=str) if as_json else text)
 
 
 def _tools(given: argparse.Namespace) -> int:
@@ -78,33 +78,27 @@ def _tools(given: argparse.Namespace) -> int:
 
         print(explain(registry[given.explain]))
     elif given.schema:
-        _print_json([tool_entry(tool) for tool in registry])
-    elif given.json:
-        _print_json([{"name": t.name, "permission": t.permission, "description": t.description} for t in registry])
+        _print(True, [tool_entry(tool) for tool in registry])
     else:
-        print(registry)
+        about = [{"name": t.name, "permission": t.permission, "description": t.description} for t in registry]
+        _print(given.json, about, registry)
     return DONE
 
 
 def _lint(given: argparse.Namespace) -> int:
     from toolkit.lint import lint_tools
 
-    findings = lint_tools(import_tools(given.tools), ignore=given.ignore)
-    if given.json:
-        _print_json([dataclasses.asdict(finding) for finding in findings])
-    else:
-        print("\n".join(map(str, findings)) or "Nothing to mend.")
+    findings = lint_tools(given.tools, ignore=given.ignore)
+    found = "\n".join(map(str, findings)) or "Nothing to mend."
+    _print(given.json, list(map(dataclasses.asdict, findings)), found)
     return FOUND if any(given.hints or finding.severity != "hint" for finding in findings) else DONE
 
 
 def _cost(given: argparse.Namespace) -> int:
     from toolkit.cost import schema_cost
 
-    cost = schema_cost(import_tools(given.tools), model=given.model, base_url=given.base_url)
-    if given.json:
-        _print_json(dataclasses.asdict(cost))
-    else:
-        print(cost)
+    cost = schema_cost(given.tools, model=given.model, base_url=given.base_url)
+    _print(given.json, dataclasses.asdict(cost), cost)
     return FOUND if given.max_tokens is not None and cost.exceeds(given.max_tokens) else DONE
 
 
@@ -145,7 +139,7 @@ def _setting(given: argparse.Namespace) -> dict[str, Any]:
     from toolkit.store import SQLiteStore
 
     return {
-        "tools": import_tools(given.tools) if given.tools else (),
+        "tools": given.tools or (),
         "model": given.model,
         "base_url": given.base_url,
         "approve": ask_in_terminal if given.ask else None,
@@ -186,11 +180,8 @@ def _runs(given: argparse.Namespace) -> int:
     from toolkit.store import SQLiteStore
 
     runs = SQLiteStore(_existing(given.store)).runs(given.status)
-    if given.json:
-        _print_json([dataclasses.asdict(run) for run in runs])
-    else:
-        rows = (f"{datetime.fromtimestamp(run.updated):%Y-%m-%d %H:%M:%S}  {run.status:18}  {run.id}" for run in runs)
-        print("\n".join(rows) or "No runs.")
+    rows = (f"{datetime.fromtimestamp(run.updated):%Y-%m-%d %H:%M:%S}  {run.status:18}  {run.id}" for run in runs)
+    _print(given.json, list(map(dataclasses.asdict, runs)), "\n".join(rows) or "No runs.")
     return DONE
 
 
@@ -234,10 +225,7 @@ def _verify(given: argparse.Namespace) -> int:
     from toolkit.audit import verify
 
     found = verify(given.file, last=given.last)
-    if given.json:
-        _print_json(dataclasses.asdict(found))
-    else:
-        print(found)
+    _print(given.json, dataclasses.asdict(found), found)
     return DONE if found.is_intact else FOUND
 
 
@@ -253,7 +241,7 @@ def _eval(given: argparse.Namespace) -> int:
         concurrency=given.concurrency,
         seed=given.seed,
         save_to=given.save,
-        **({"base_url": given.base_url} if given.base_url else {}),
+        base_url=given.base_url,
     )
     print(report)
     if given.html:
@@ -269,16 +257,9 @@ def _eval(given: argparse.Namespace) -> int:
 def _serve(given: argparse.Namespace) -> int:
     from toolkit.mcp import serve
 
-    registry: ToolRegistry = import_tools(given.tools)
     tiers: tuple[Permission, ...] = ("read", "write", *(("sensitive",) if given.sensitive else ()))
-    serve(
-        registry,
-        name=given.name,
-        tiers=tiers,
-        transport="http" if given.http else "stdio",
-        host=given.host,
-        port=given.port,
-    )
+    transport: Literal["stdio", "http"] = "http" if given.http else "stdio"
+    serve(given.tools, name=given.name, tiers=tiers, transport=transport, host=given.host, port=given.port)
     return DONE
 
 

@@ -6,7 +6,7 @@ import html
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TextIO
 
@@ -26,7 +26,9 @@ _MOST_LINES = 40  # of a live display in a notebook
 
 def registry_html(registry: ToolRegistry) -> str:
     """The tools as a table."""
-    return _table(("tool", "tier", "parameters", "description"), map(_tool_cells, registry))
+    rows = [_cells("td", _tool_cells(tool)) for tool in registry]
+    head = _cells("th", ("tool", "tier", "parameters", "description"))
+    return f"<table style='{_TABLE}'>{head}{''.join(rows)}</table>"
 
 
 def registry_text(registry: ToolRegistry) -> str:
@@ -49,12 +51,17 @@ def result_html(result: RunResult) -> str:
 
 def result_page(result: RunResult) -> str:
     """The same as a whole page, unfolded, for a file."""
-    title = html.escape(f"Run {result.run.id}")
-    body = result_html(result).replace("<details><summary>", "<details open><summary>", 1)
+    title = f"Run {result.run.id}"
+    shown = result_html(result).replace("<details><summary>", "<details open><summary>", 1)
+    return page(title, f"<h1>{html.escape(title)}</h1><p>{html.escape(_prompt(result))}</p>{shown}")
+
+
+def page(title: str, body: str, style: str = "") -> str:
+    """A whole page of HTML that loads nothing. `body` is HTML, `title` plain text."""
     return (
-        f"<!doctype html>\n<html lang='en'><head><meta charset='utf-8'><title>{title}</title>"
-        f"<meta name='viewport' content='width=device-width'><style>{_PAGE_STYLE}</style></head>"
-        f"<body><h1>{title}</h1><p>{html.escape(_prompt(result))}</p>{body}</body></html>\n"
+        f"<!doctype html>\n<html lang='en'><head><meta charset='utf-8'><title>{html.escape(title)}</title>"
+        f"<meta name='viewport' content='width=device-width'><style>{_PAGE_STYLE}{style}</style></head>"
+        f"<body>{body}</body></html>\n"
     )
 
 
@@ -267,11 +274,6 @@ def _tool_cells(tool: Tool) -> tuple[str, ...]:
     names = (name if name in required else f"{name}?" for name in tool.parameters["properties"])
     described = (tool.description or "").strip().splitlines() or [""]
     return tool.name, tool.permission, ", ".join(names), described[0]
-
-
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [_cells("th", head), *(_cells("td", row) for row in rows)]
-    return f"<table style='{_TABLE}'>{''.join(lines)}</table>"
 
 
 def _cells(tag: str, cells: tuple[str, ...]) -> str:

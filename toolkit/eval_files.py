@@ -13,6 +13,7 @@ given that is not listed.
 from __future__ import annotations
 
 import difflib
+import functools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, replace
@@ -28,13 +29,14 @@ def load_cases(path: str | Path) -> list[Case]:
     Raises ValueError for what is no case, with its line and field, and where two have one id.
     """
     rows, first = list(_rows(path := Path(path))), dict[str, str]()
-    tables = _Tables(path) if any(_is_bfcl(row) for _, row in rows) else None
+    table = functools.cache(_read_table)
     cases: list[Case] = []
     for where, row in rows:
         try:
             if not isinstance(row, Mapping):
                 raise ValueError("a case is an object with 'input' and 'tool' or 'calls'.")
-            case = _read_bfcl(row, tables) if tables and _is_bfcl(row) else _read_case(row)
+            is_bfcl = "question" in row or {"messages", "calls"} <= row.keys()
+            case = _read_bfcl(row, path, table) if is_bfcl else _read_case(row)
             if case.id in first:
                 raise ValueError(f"the id {case.id!r} is taken by {first[case.id]}. Give one of them another 'id'.")
         except (ValueError, TypeError, KeyError) as error:
@@ -126,34 +128,24 @@ _ANY = ["string", "number", "boolean", "object", "array", "null"]
 _JSON_TYPES = {"dict": "object", "float": "number", "tuple": "array", "any": _ANY}  # its words come from Python
 
 
-class _Tables:
-    """What stands beside a BFCL file."""
-
-    def __init__(self, path: Path) -> None:
-        self.answers_path = path.parent / "possible_answer" / path.name
-        self.answers = self._read(self.answers_path, "id")
-        self.tools = self._read(path.parent / "tools.jsonl", "name")
-
-    def _read(self, path: Path, key: str) -> dict[str, Any]:
-        return {row[key]: row for _, row in _rows(path)} if path.exists() else {}
+def _read_table(path: Path, key: str) -> dict[str, Any]:
+    """The rows of a file that stands beside one of cases, if there is one."""
+    return {row[key]: row for _, row in _rows(path)} if path.exists() else {}
 
 
-def _is_bfcl(row: Any) -> bool:
-    return isinstance(row, Mapping) and ("question" in row or ("messages" in row and "calls" in row))
-
-
-def _read_bfcl(row: Mapping[str, Any], tables: _Tables) -> Case:
+def _read_bfcl(row: Mapping[str, Any], path: Path, table: Callable[[Path, str], dict[str, Any]]) -> Case:
     if "question" not in row:
-        own = row.get("definitions") or {}
+        own, known = row.get("definitions") or {}, table(path.with_name("tools.jsonl"), "name")
         messages, calls = row["messages"], row["calls"]
-        tools = [own.get(name) or tables.tools.get(name) or name for name in row["tools"]]
+        tools = [own.get(name) or known.get(name) or name for name in row["tools"]]
     else:
         if len(row["question"]) != 1:
             raise ValueError("'question' has several turns, whose answers are programs; such files are not read.")
-        if row["id"] not in tables.answers and "irrelevance" not in row["id"]:
-            raise ValueError(f"{str(tables.answers_path)!r} has no answer for {row['id']!r}.")
+        answers = table(place := path.parent / "possible_answer" / path.name, "id")
+        if row["id"] not in answers and "irrelevance" not in row["id"]:
+            raise ValueError(f"{str(place)!r} has no answer for {row['id']!r}.")
         messages, tools = row["question"][0], _with_json_types(row["function"])
-        calls = tables.answers.get(row["id"], {"ground_truth": []})["ground_truth"]
+        calls = answers.get(row["id"], {"ground_truth": []})["ground_truth"]
     if not all(isinstance(call, Mapping) and len(call) == 1 for call in calls):
         raise ValueError("the expected calls are objects with one key, the tool's name.")
     named = [next(iter(call.items())) for call in calls]

@@ -26,6 +26,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from toolkit.cost import Money, Price
+from toolkit.display import page
 from toolkit.eval_cases import NO_CALL, Label
 from toolkit.messages import Usage, whole_characters
 
@@ -91,14 +93,13 @@ class Rate:
 class Report:
     """The outcomes of an evaluation, in the order of its cases. `str(report)` is a table for a terminal.
 
-    `planned` is how many outcomes there were to be: more than there are where it was interrupted. `price` is for a
-    million tokens of input and of output.
+    `planned` is how many outcomes there were to be: more than there are where it was interrupted.
     """
 
     outcomes: tuple[Outcome, ...]
     model: str = ""
     planned: int = 0
-    price: tuple[float, float] | None = None
+    price: Price | None = None
     version: Literal[1] = 1
 
     @property
@@ -140,11 +141,9 @@ class Report:
         return statistics.median(took), took[math.ceil(0.95 * len(took)) - 1]
 
     @property
-    def cost(self) -> float | None:
+    def cost(self) -> Money | None:
         """What all tokens cost at `price`; None where there is no price."""
-        if self.price is None:
-            return None
-        return (self.usage.input_tokens * self.price[0] + self.usage.output_tokens * self.price[1]) / 1e6
+        return self.price.of(self.usage) if self.price else None
 
     def save(self, path: str | Path) -> None:
         """Write the report as JSON, for `Report.load` and as a baseline."""
@@ -178,8 +177,7 @@ class Report:
         lines += ["", *_clipped([f"{name:<{width}}  {rate}" for name, rate in tools])]
         confused = sorted(((n, pair) for pair, n in self.matrix.items() if pair[0] != pair[1]), reverse=True)
         lines += ["", *_clipped([f"{wanted} → {called}  {n} ×" for n, (wanted, called) in confused])]
-        failures = [f"{o.label}{_times(n)}  {o.case}: {o.explanation}" for o, n in _told_once(self.failures)]
-        lines += ["", *_clipped(failures)]
+        lines += ["", *_clipped([f"{what}  {case}: {why}" for what, case, why, *_ in _told_once(self.failures)])]
         return "\n".join(lines)
 
 
@@ -216,14 +214,19 @@ class Comparison:
 
 
 def _rate(samples: Iterable[tuple[str, bool]]) -> Rate:
-    by_case: dict[str, list[bool]] = {}
-    for case, passed in samples:
-        by_case.setdefault(case, []).append(passed)
+    by_case = _by_case(samples)
     return Rate(sum(map(statistics.fmean, by_case.values())), len(by_case))
 
 
+def _by_case(samples: Iterable[tuple[str, bool]]) -> dict[str, list[bool]]:
+    found: dict[str, list[bool]] = {}
+    for case, passed in samples:
+        found.setdefault(case, []).append(passed)
+    return found
+
+
 def _compare(here: Report, there: Report, alpha: float) -> Comparison:
-    new, old = _by_case(here), _by_case(there)
+    new, old = (_by_case((o.case, o.passed) for o in report.outcomes) for report in (here, there))
     common = [case for case in new if case in old]
     if not common:
         raise ValueError("The reports have no case in common. Cases are paired by their ids.")
@@ -250,13 +253,6 @@ def _compare(here: Report, there: Report, alpha: float) -> Comparison:
     )
 
 
-def _by_case(report: Report) -> dict[str, list[bool]]:
-    found: dict[str, list[bool]] = {}
-    for outcome in report.outcomes:
-        found.setdefault(outcome.case, []).append(outcome.passed)
-    return found
-
-
 def _chance(pairs: list[tuple[list[bool], list[bool]]]) -> tuple[float, float]:
     """How likely so few of the new repeats pass, were the passes of each case dealt out at random; and the fewest."""
     ways = {0: 1.0}
@@ -275,16 +271,10 @@ def _chance(pairs: list[tuple[list[bool], list[bool]]]) -> tuple[float, float]:
 # Words and pages
 
 
-def _told_once(failures: list[Outcome]) -> list[tuple[Outcome, int]]:
-    """Each failure once, and how often it came."""
-    told: dict[tuple[str, ...], list[Outcome]] = {}
-    for outcome in failures:
-        told.setdefault((outcome.case, outcome.label, outcome.explanation), []).append(outcome)
-    return [(same[0], len(same)) for same in told.values()]
-
-
-def _times(count: int) -> str:
-    return f" {count} ×" if count > 1 else ""
+def _told_once(failures: list[Outcome]) -> list[tuple[str, ...]]:
+    """Label, case, explanation, input and what was expected of each failure; how often it came stands at the label."""
+    told = Counter((o.label, o.case, o.explanation, o.input, o.expected) for o in failures)
+    return [(f"{label} {count} ×" if count > 1 else label, *rest) for (label, *rest), count in told.items()]
 
 
 def _clipped(lines: list[str]) -> list[str]:
@@ -304,35 +294,32 @@ def _summary(report: Report) -> list[tuple[str, str]]:
         ("tokens", f"{usage.input_tokens:,} in, {usage.output_tokens:,} out"),
         ("seconds a case", f"{median:.2f} median, {most:.2f} at 95 %"),
     ]
-    return rows if report.cost is None else [*rows, ("cost", f"{report.cost:.4f}")]
+    return rows if report.cost is None else [*rows, ("cost", str(report.cost))]
 
 
 def _page(report: Report) -> str:
     summary = "".join(f"<tr><th>{name}</th><td>{_escaped(value)}</td></tr>" for name, value in _summary(report))
     tools = "".join(itertools.starmap(_tool, report.tools.items()))
     failures = "".join(itertools.starmap(_failure, _told_once(report.failures))) or "<p>None.</p>"
-    return f"""<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>Evaluation of {_escaped(report.model)}</title>
-<style>{_STYLE}</style></head><body><h1>{report.pass_rate.value:.1%} right</h1>
+    body = f"""<h1>{report.pass_rate.value:.1%} right</h1>
 <table class="plain">{summary}</table>
 <h2>Expected (rows) and called (columns)</h2>{_matrix(report)}
 <h2>Failures ({len(report.failures)})</h2>{failures}
-<h2>Tools: expected calls that were right</h2><table class="plain">{tools}</table></body></html>
-"""
+<h2>Tools: expected calls that were right</h2><table class="plain">{tools}</table>"""
+    return page(f"Evaluation of {report.model}", body, _STYLE)
 
 
 _STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem; color: #1c1c1c }
-h1 { margin: 0 } h2 { margin: 2rem 0 .5rem; font-size: 1.2rem } table { border-collapse: collapse }
-.plain th { text-align: left; font-weight: 600; padding: .1rem 1.5rem .1rem 0; overflow-wrap: anywhere }
-.plain td { padding: .1rem 1.5rem .1rem 0 } .bar { background: #c33; width: 10rem; height: .7rem }
-.bar div { background: #2a8a4a; height: 100% } .wide { overflow-x: auto }
+h2 { margin: 2rem 0 .5rem; font-size: 1.2rem } table { border-collapse: collapse }
+.plain th { text-align: left; font-weight: 600; overflow-wrap: anywhere }
+.plain th, .plain td { padding: .1rem 1.5rem .1rem 0 } .wide { overflow-x: auto }
+.bar { background: #c33; width: 10rem; height: .7rem } .bar div { background: #2a8a4a; height: 100% }
 .failure { border-left: 4px solid #c33; padding: .1rem .8rem; margin: .6rem 0; overflow-wrap: anywhere }
-.failure p { margin: 0 } .failure small { color: #666 } .label { color: #a11; font-weight: 600 }
+.failure p { margin: 0 } .failure small { opacity: .75 } .label { color: #c33; font-weight: 600 }
 .matrix { font-size: 12px; line-height: 1.3 }
-.matrix td { border: 1px solid #ddd; min-width: 1.3rem; height: 1.3rem; padding: 0; text-align: center }
+.matrix td { border: 1px solid #8884; min-width: 1.3rem; height: 1.3rem; padding: 0; text-align: center }
 .matrix th { font-weight: 400; max-width: 14rem; overflow: hidden; text-overflow: ellipsis; white-space: nowrap }
-.matrix tbody th { text-align: right; padding-right: .5rem; position: sticky; left: 0; background: #fff }
+.matrix tbody th { text-align: right; padding-right: .5rem; position: sticky; left: 0; background: Canvas }
 .matrix thead th { writing-mode: vertical-rl; transform: rotate(180deg); max-height: 14rem; padding: .3rem 0 }
 """
 
@@ -359,17 +346,16 @@ def _matrix(report: Report) -> str:
 
 def _cell(wanted: str, called: str, count: int, total: int) -> str:
     if not count:
-        return f"<td{' style=background:#f2f6f3' if wanted == called else ''}></td>"
+        return f"<td{' style=background:#2a8a4a18' if wanted == called else ''}></td>"
     colour = "42,138,74" if wanted == called else "204,51,51"
     style = f"background:rgba({colour},{0.25 + 0.6 * count / total:.2f})"
     return f'<td style="{style}" title="{_escaped(wanted)} expected, {_escaped(called)} called">{count}</td>'
 
 
-def _failure(outcome: Outcome, times: int) -> str:
+def _failure(label: str, case: str, why: str, said: str, expected: str) -> str:
     return (
-        f'<div class="failure"><p><span class="label">{outcome.label}{_times(times)}</span> '
-        f"{_escaped(outcome.explanation)}</p><small>{_escaped(outcome.case)} · "
-        f"asked: {_escaped(outcome.input[:300])} · expected: {_escaped(outcome.expected)}</small></div>"
+        f'<div class="failure"><p><span class="label">{label}</span> {_escaped(why)}</p><small>{_escaped(case)} · '
+        f"asked: {_escaped(said[:300])} · expected: {_escaped(expected)}</small></div>"
     )
 
 

@@ -14,14 +14,15 @@ import inspect
 import json
 import sys
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor, Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from toolkit import threads
+from toolkit.batch import as_they_end
+from toolkit.cost import Price
 from toolkit.eval_cases import (
     NO_CALL,
     Case,
@@ -66,7 +67,7 @@ def evaluate(
     max_turns: int | None = None,
     executor: Executor | None = None,
     concurrency: int = 1,
-    price: tuple[float, float] | None = None,
+    price: Price | None = None,
     on_progress: Callable[[int, int, Outcome], Any] | None = None,
     save_to: str | Path | None = None,
     **options: Any,
@@ -80,7 +81,7 @@ def evaluate(
     max_turns: requests for a case at most; None: one where at most one call is expected and no case follows, else one
         more than calls.
     executor: where the cases run, any of `concurrent.futures`; None: here, `concurrency` of them at once.
-    price: for a million tokens of input and of output.
+    price: what a million tokens cost, see `toolkit.cost.Price`.
     on_progress: called with how many are done, how many there are, and the outcome. A terminal shows a line besides.
     save_to: a file for the report, also where it is interrupted.
     options: those of `run_agent_with_tools`, and request fields of the model.
@@ -102,13 +103,15 @@ def evaluate(
     cases = _checked(cases, tools, options)
     asked = dict(tools=tools, model=model, dry_run=dry_run, seed=seed, max_turns=max_turns, **options)
     jobs = [functools.partial(run_case, case, repeat=number, **asked) for number in range(repeat) for case in cases]
-    report = functools.partial(_report, jobs, outcomes := {}, str(getattr(model, "name", model or "")), price, save_to)
+    outcomes: dict[int, Outcome] = {}
+    named = str(getattr(model, "name", model or ""))
+    report = functools.partial(_report, outcomes, len(cases), Report((), named, len(jobs), price), save_to)
     show_progress = _progress_line()
     try:
-        for index, outcome in _run_all(jobs, executor, concurrency):
-            outcomes[index] = outcome
+        for at, future in as_they_end(jobs, executor, len(jobs) if executor else concurrency):
+            outcomes[at] = _outcome(future, jobs[at])
             for tell in filter(None, (show_progress, on_progress)):
-                tell(len(outcomes), len(jobs), outcome)
+                tell(len(outcomes), len(jobs), outcomes[at])
     except BaseException as error:
         error.report = report()  # type: ignore[attr-defined]
         raise
@@ -254,8 +257,8 @@ def _check_numbers(price: Any, **counts: int) -> None:
     for name, count in counts.items():
         if type(count) is not int or count < 1:
             raise ValueError(f"{name}={count!r}: give a whole number, 1 or more.")
-    if price is not None and not (isinstance(price, list | tuple) and len(price) == 2):
-        raise ValueError(f"price={price!r}: give two, for a million tokens of input and of output.")
+    if not isinstance(price, Price | None):
+        raise TypeError(f"price={price!r}: give a toolkit.cost.Price, for a million tokens of input and of output.")
 
 
 def _checked(cases: Iterable[Case], tools: ToolsGiven, options: Mapping[str, Any]) -> list[Case]:
@@ -279,21 +282,6 @@ def _checked(cases: Iterable[Case], tools: ToolsGiven, options: Mapping[str, Any
     return cases
 
 
-def _run_all(jobs: Sequence[Any], executor: Executor | None, concurrency: int) -> Iterator[tuple[int, Outcome]]:
-    waiting, running = deque(enumerate(jobs)), dict[Future[Outcome], int]()
-    try:
-        while waiting or running:
-            while waiting and len(running) < (len(jobs) if executor else concurrency):
-                index, job = waiting.popleft()
-                running[executor.submit(job) if executor else threads.start(job)] = index
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
-                index = running.pop(future)
-                yield index, _outcome(future, jobs[index])
-    finally:
-        for future in running:
-            future.cancel()
-
-
 def _outcome(future: Future[Outcome], job: Any) -> Outcome:
     try:
         return future.result()
@@ -305,14 +293,9 @@ def _outcome(future: Future[Outcome], job: Any) -> Outcome:
         return replace(_blank(job.args[0], job.keywords["repeat"]), explanation=why)
 
 
-def _report(
-    jobs: Sequence[Any], outcomes: Mapping[int, Outcome], model: str, price: Any, save_to: str | Path | None
-) -> Report:
-    places: dict[str, int] = {}
-    for job in jobs:
-        places.setdefault(job.args[0].id, len(places))
-    ordered = sorted(outcomes.values(), key=lambda outcome: (places[outcome.case], outcome.repeat))
-    report = Report(tuple(ordered), model, len(jobs), price)
+def _report(outcomes: Mapping[int, Outcome], cases: int, empty: Report, save_to: str | Path | None) -> Report:
+    in_order = sorted(outcomes, key=lambda at: (at % cases, at))  # by case: they were asked round by round
+    report = replace(empty, outcomes=tuple(map(outcomes.__getitem__, in_order)))
     if save_to:
         report.save(save_to)
     return report

@@ -38,7 +38,6 @@ import marshal
 import os
 import pickle
 import select
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -97,9 +96,7 @@ def isolated(
             limits[name] = float(value)
     limits["env"] = (env,) if isinstance(env, str) else tuple(env)
     if isinstance(env, Mapping) or not all(isinstance(name, str) for name in limits["env"]):
-        raise ToolDefinitionError(
-            "env of isolated() names variables, and their values are taken from here. Give names."
-        )
+        raise ToolDefinitionError("env of isolated() names variables, whose values are taken from here. Give names.")
     if not hasattr(os, "fork"):
         raise ToolDefinitionError("isolated() does not work on this system. Use Linux, there or in a container.")
     return lambda function: _wrapped(function, limits)
@@ -214,13 +211,13 @@ def _find_name(function: Any) -> str | None:
 
 def _ask(payload: bytes, name: str, limits: dict[str, Any], is_left: Callable[[], bool]) -> bytes:
     """Let a child make the call; return its answer, once all that it started is ended."""
-    folder = tempfile.mkdtemp(prefix="toolkit-")
     memory = f"problem\nused more than {limits['memory_mb'] or 0:g} MB of memory and was ended.".encode()
-    settings = {"name": name, "parent": os.getpid(), "folder": folder, "memory_problem": memory, **limits}
-    settings["path"] = [os.path.abspath(entry) for entry in sys.path]
-    try:
+    path = [os.path.abspath(entry) for entry in sys.path]
+    settings = {"name": name, "parent": os.getpid(), "memory_problem": memory, "path": path, **limits}
+    answer = b""
+    with suppress(RecursionError), tempfile.TemporaryDirectory("", "toolkit-", ignore_cleanup_errors=True) as folder:
         with tempfile.TemporaryFile() as given:
-            given.write(marshal.dumps(settings) + payload)
+            given.write(marshal.dumps({**settings, "folder": folder}) + payload)
             given.seek(0)
             child = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-X", "utf8", isolated_child.__file__],
@@ -232,12 +229,10 @@ def _ask(payload: bytes, name: str, limits: dict[str, Any], is_left: Callable[[]
                 start_new_session=True,
             )
         try:
-            return _read(child.stdout.fileno(), limits["timeout"] + _GRACE, is_left)  # type: ignore[union-attr]
+            answer = _read(child.stdout.fileno(), limits["timeout"] + _GRACE, is_left)  # type: ignore[union-attr]
         finally:
             _end(child)
-    finally:
-        with suppress(OSError, RecursionError):
-            shutil.rmtree(folder, ignore_errors=True)
+    return answer
 
 
 def _read(end: int, seconds: float, is_left: Callable[[], bool]) -> bytes:
@@ -290,9 +285,7 @@ def _settle(answer: bytes, function: Any, adapter: Any) -> Any:
                 _raise(_exception(class_name, message), trace, function if is_own else None)
     if kind == b"setup":
         raise RuntimeError(f"The child could not load {name!r}: {text}")
-    raise RuntimeError(
-        f"The child for {name!r} gave no answer that can be read. It was started with {sys.executable!r}."
-    )
+    raise RuntimeError(f"The child for {name!r} gave no answer that can be read. Its Python is {sys.executable!r}.")
 
 
 def _exception(name: str, message: str) -> Exception:

@@ -130,50 +130,38 @@ def _is_verb(word: str) -> bool:
 
 
 _PREFIX, _SUFFIX = re.compile(r"^(?:de|dis|mis|over|pre|re|un)"), re.compile(r"[a-z]{3}(?:ify|i[sz]e)$")
-_DESTRUCTIVE = frozenset(
-    re.findall(
-        r"\w+",
-        """
-        cancel clear del delete destroy discard drop erase kill overwrite purge remove reset revoke terminate truncate
-        uninstall unpublish wipe
-        """,
-    )
-)
-_VERBS = _DESTRUCTIVE | frozenset(
-    re.findall(
-        r"\w+",
-        """
-        abort accept access acknowledge acquire activate adapt add adjust aggregate alert align allocate allow amend
-        analyse analyze annotate announce answer append apply approve archive arrange ask assemble assert assess assign
-        assist attach attend audit authenticate backup balance begin bill bind block book bookmark boost break broadcast
-        browse build buy cache calc calculate call can capture catch change charge chat check checkout choose clean
-        click clone close cluster collect combine comment commit communicate compare compile complete compose compress
-        compute concatenate condense conduct configure confirm connect construct consult contact contains continue
-        control convert cook copy correct count crawl create crop debug decide decline decode decrypt define delay
-        delegate deliver deny deploy deposit derive describe detach detect determine diagnose diff disable discover
-        dismiss distribute divide do donate download draft draw duplicate echo edit eliminate email embed emit enable
-        encode encrypt end enqueue enrol enroll enter enumerate estimate evaluate examine exchange exec execute exists
-        exit expand expire explain explore export expose extend extract fetch fill filter find finish fit fix flag
-        flatten flip fold follow forecast format formulate forward freeze fulfil fulfill gather generate get give grade
-        grant greet group guide handle has hash help hide highlight hire hold ignore implement import include increase
-        index inform init initiate inject inquire insert inspect install integrate interpolate interpret intersect
-        introduce invert investigate invite invoke is issue join judge keep label launch learn leave limit link list
-        listen load locate lock log login logout look lookup mail make manage map mark match measure meet merge message
-        migrate mirror mix mock monitor mount move mult multiply mute name navigate negotiate note observe offer onboard
-        open operate orchestrate order pack parse partition pass paste patch pause pay perform persist pick pin ping
-        place plan play plot poll populate post predict prepare present price print process produce promote prompt
-        propose provide provision prune publish pull purchase push put query quote raise rank rate react read receive
-        recommend reconcile record recover redeem redirect reduce refer refresh refund register reject rekey release
-        remember remind render renew rent repair repeat reply report request respond restock resume retain retrieve
-        reveal reverse revert rewind roll rotate round route run sample save say scan schedule score scrape screen
-        scroll scrub search segment select sell send serve set setup share ship shop shorten should show shuffle shut
-        sign simulate skip sleep slice solve sort split start stop store stream study submit subscribe subtract suggest
-        sum support swap switch sync tag take teach tell test toggle total trace track trade train transcribe transfer
-        transform translate transmit transpose trigger trim try tune turn tweet type update upgrade upload use validate
-        vet view visit vote wait watch withdraw wrap write zip
-        """,
-    )
-)
+_LISTED = """
+cancel clear del delete destroy discard drop erase kill overwrite purge remove reset revoke terminate truncate uninstall
+unpublish wipe
+
+abort accept access acknowledge acquire activate adapt add adjust aggregate alert align allocate allow amend analyse
+analyze annotate announce answer append apply approve archive arrange ask assemble assert assess assign assist attach
+attend audit authenticate backup balance begin bill bind block book bookmark boost break broadcast browse build buy
+cache calc calculate call can capture catch change charge chat check checkout choose clean click clone close cluster
+collect combine comment commit communicate compare compile complete compose compress compute concatenate condense
+conduct configure confirm connect construct consult contact contains continue control convert cook copy correct count
+crawl create crop debug decide decline decode decrypt define delay delegate deliver deny deploy deposit derive describe
+detach detect determine diagnose diff disable discover dismiss distribute divide do donate download draft draw duplicate
+echo edit eliminate email embed emit enable encode encrypt end enqueue enrol enroll enter enumerate estimate evaluate
+examine exchange exec execute exists exit expand expire explain explore export expose extend extract fetch fill filter
+find finish fit fix flag flatten flip fold follow forecast format formulate forward freeze fulfil fulfill gather
+generate get give grade grant greet group guide handle has hash help hide highlight hire hold ignore implement import
+include increase index inform init initiate inject inquire insert inspect install integrate interpolate interpret
+intersect introduce invert investigate invite invoke is issue join judge keep label launch learn leave limit link list
+listen load locate lock log login logout look lookup mail make manage map mark match measure meet merge message migrate
+mirror mix mock monitor mount move mult multiply mute name navigate negotiate note observe offer onboard open operate
+orchestrate order pack parse partition pass paste patch pause pay perform persist pick pin ping place plan play plot
+poll populate post predict prepare present price print process produce promote prompt propose provide provision prune
+publish pull purchase push put query quote raise rank rate react read receive recommend reconcile record recover redeem
+redirect reduce refer refresh refund register reject rekey release remember remind render renew rent repair repeat reply
+report request respond restock resume retain retrieve reveal reverse revert rewind roll rotate round route run sample
+save say scan schedule score scrape screen scroll scrub search segment select sell send serve set setup share ship shop
+shorten should show shuffle shut sign simulate skip sleep slice solve sort split start stop store stream study submit
+subscribe subtract suggest sum support swap switch sync tag take teach tell test toggle total trace track trade train
+transcribe transfer transform translate transmit transpose trigger trim try tune turn tweet type update upgrade upload
+use validate vet view visit vote wait watch withdraw wrap write zip
+"""
+_VERBS, _DESTRUCTIVE = (frozenset(text.split()) for text in (_LISTED, _LISTED.partition("\n\n")[0]))
 _VERB_OF_STEM = {stem: verb for verb in sorted(_VERBS, reverse=True) for stem in words(verb)}
 
 

@@ -142,14 +142,10 @@ class Server:
             _log.warning("%s", error)
             raise ToolError(f"The MCP server {self.name!r} cannot be reached. The call was not made.") from error
 
-    def __enter__(self) -> Server:
-        return self.open()
+    __enter__, __aenter__ = open, aopen
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    async def __aenter__(self) -> Server:
-        return await self.aopen()
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()

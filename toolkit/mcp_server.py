@@ -91,10 +91,8 @@ def _server(registry: ToolRegistry, name: str, tiers: Collection[Permission], de
 
 
 def _listed(tool: Tool) -> types.Tool:
-    hints = types.ToolAnnotations(
-        read_only_hint=tool.permission == "read",
-        destructive_hint=True if tool.permission == "sensitive" else None,
-    )
+    tier = tool.permission
+    hints = types.ToolAnnotations(read_only_hint=tier == "read", destructive_hint=tier == "sensitive" or None)
     return types.Tool(
         name=tool.wire_name, description=tool.description, input_schema=tool.parameters, annotations=hints
     )

@@ -99,11 +99,8 @@ class Tracing:
         meter_provider: metrics.MeterProvider | None = None,
         capture_content: bool | None = None,
     ) -> None:
-        for name, given, method in (
-            ("tracer_provider", tracer_provider, "get_tracer"),
-            ("meter_provider", meter_provider, "get_meter"),
-        ):
-            if given is not None and not hasattr(given, method):
+        for name, given in (("tracer_provider", tracer_provider), ("meter_provider", meter_provider)):
+            if given is not None and not hasattr(given, f"get_{name.removesuffix('_provider')}"):
                 raise TypeError(f"{name} is a provider of OpenTelemetry's SDK, not {given!r}. Give what made that.")
         if not isinstance(capture_content, bool | None):  # "NO_CONTENT" is true, too
             raise TypeError(f"capture_content={capture_content!r} is neither True, False nor None. Give one of these.")

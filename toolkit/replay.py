@@ -5,20 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from toolkit import loop
 from toolkit.errors import ReplayError
-from toolkit.loop import (
-    AskApproval,
-    CallModel,
-    CallTools,
-    Run,
-    Step,
-    Stop,
-    Turn,
-    Verdict,
-    advance,
-    next_step,
-    without_note,
-)
+from toolkit.loop import Run, Turn, Verdict
 from toolkit.messages import Message, Reply, ToolCall, Usage
 from toolkit.results import RunResult
 from toolkit.scripted import ScriptedModel
@@ -33,14 +22,14 @@ def replay(recorded: RunResult | Run | str) -> Run:
     """
     was = _run_of(recorded)
     run = _beginning(was)
-    while not isinstance(step := next_step(run, lambda call: _is_gated(was, call)), Stop):
+    while not isinstance(step := loop.next_step(run, lambda call: _is_gated(was, call)), loop.Stop):
         outcome = _outcome(was, run, step)
         if outcome is None:  # the record ends here: the process ended, or the run was interrupted
             return _compared(replace(run, stopped=was.stopped), was)
-        run = advance(run, step, outcome)
+        run = loop.advance(run, step, outcome)
         if run.messages != was.messages[: len(run.messages)]:
             raise ReplayError(f"Step {type(step).__name__} of turn {run.turns} did not come out as recorded.")
-    return _compared(advance(run, step), was)
+    return _compared(loop.advance(run, step), was)
 
 
 def as_model(recorded: RunResult | Run | str) -> ScriptedModel:
@@ -73,21 +62,21 @@ def _is_gated(was: Run, call: ToolCall) -> bool:
     return call.id in was.held or call.id in was.verdicts or call.id in was.decided
 
 
-def _outcome(was: Run, run: Run, step: Step) -> Any:
+def _outcome(was: Run, run: Run, step: loop.Step) -> Any:
     """What the record says that came of a step; None where it says nothing."""
     match step:
-        case CallModel(messages):
+        case loop.CallModel(messages):
             if len(messages) >= len(was.messages):
                 return None
             if run.turns >= len(was.log):
                 raise ReplayError(f"The record has no turn {run.turns + 1}, but a message {len(messages)} after it.")
             return _reply(was, run.turns, was.messages[len(messages)])
-        case AskApproval(calls):
+        case loop.AskApproval(calls):
             verdicts = {**was.decided, **was.verdicts}
             return {call.id: verdicts.get(call.id, Verdict("defer")) for call in calls}
-        case CallTools():
+        case loop.CallTools():
             at = len(run.messages)
-            return tuple(map(without_note, was.messages[at].tool_results)) if at < len(was.messages) else None
+            return tuple(map(loop.without_note, was.messages[at].tool_results)) if at < len(was.messages) else None
 
 
 def _reply(was: Run, turn: int, message: Message) -> Reply:

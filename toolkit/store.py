@@ -15,10 +15,10 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, BinaryIO, get_args
+from typing import Any, get_args
 
 from toolkit.errors import RunExists, StoreError
 from toolkit.locks import lock_byte, unlock_byte
@@ -67,7 +67,6 @@ class SQLiteStore:
         if str(path) == ":memory:":
             raise StoreError("A store in memory would outlive nothing. Give it the path of a file.")
         self.path, self._durable = Path(os.path.realpath(path)), durable
-        self._lock = threading.RLock()
         self._database: sqlite3.Connection | None = None
         self._saved: dict[str, _Saved] = {}
         _stores.add(self)
@@ -119,9 +118,10 @@ class SQLiteStore:
 
     def release(self, run_id: str) -> None:
         """Give a claimed run free, for any process."""
-        with self._lock:
+        with _lock:
             if saved := self._saved.pop(run_id, None):
-                _leases_of(self.path).give(saved.number)
+                _held.discard((self.path, saved.number))
+                unlock_byte(_lease_files[self.path], saved.number)
 
     def load(self, run_id: str) -> Run:
         """The run as it was left, to look at; `claim` is for going on. Raises StoreError where there is none."""
@@ -167,7 +167,7 @@ class SQLiteStore:
 
     def close(self) -> None:
         """Close the file. A store that is used again opens it again."""
-        with self._lock:
+        with _lock:
             if self._database:
                 self._database.close()
             self._database = None
@@ -186,14 +186,14 @@ class SQLiteStore:
             database.execute("DELETE FROM calls WHERE run = ?", (saved.number,))
 
     def _row(self, database: sqlite3.Connection, run_id: str) -> tuple[int, str, str]:
-        row = database.execute("SELECT number, status, state FROM runs WHERE id = ?", (run_id,)).fetchone()
-        if row is None:
+        found: list[tuple[int, str, str]]
+        found = database.execute("SELECT number, status, state FROM runs WHERE id = ?", (run_id,)).fetchall()
+        if not found:
             raise StoreError(f"The store {self.path.name!r} has no run {run_id!r}.")
-        number, status, state = row
-        return number, status, state
+        return found[0]
 
     def _lease(self, run_id: str, number: int, undo: ExitStack) -> None:
-        if not _leases_of(self.path).take(number):
+        if not _take(self.path, number):
             raise StoreError(f"The run {run_id!r} is being driven, by this or another process.")
         self._saved[run_id] = _Saved(number)
         undo.push(lambda error, *_: self.release(run_id) if error else None)
@@ -206,7 +206,7 @@ class SQLiteStore:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._lock:
+        with _lock:
             try:
                 database = self._database = self._database or _open(self.path, self._durable)
                 try:
@@ -228,42 +228,22 @@ class _Saved:
     kept: tuple[int, ...] = (0, 0, 0)
 
 
-class _Leases:
-    """The runs of one file that this process drives: numbers of bytes that are locked in a file beside it."""
-
-    def __init__(self, path: Path) -> None:
-        self.lock, self.held = threading.Lock(), set[int]()
-        self.file: BinaryIO = open(path.with_name(path.name + ".lease"), "ab+", buffering=0)  # noqa: SIM115  # kept
-
-    def __del__(self) -> None:
-        with suppress(AttributeError):  # it could not be opened
-            self.file.close()
-
-    def take(self, number: int) -> bool:
-        with self.lock:
-            if number in self.held or not lock_byte(self.file, number, wait=False):
-                return False
-            self.held.add(number)
-            return True
-
-    def give(self, number: int) -> None:
-        with self.lock:
-            if number in self.held:
-                self.held.discard(number)
-                unlock_byte(self.file, number)
-
-
+# Of the whole process. The runs that it drives, as numbers of bytes that are locked in a file beside the store's: one
+# open file per path, or its locks would end each other.
+_lock = threading.RLock()
 _stores: weakref.WeakSet[SQLiteStore] = weakref.WeakSet()
-_leases: dict[Path, _Leases] = {}
-_leases_lock = threading.Lock()
+_lease_files: dict[Path, int] = {}
+_held: set[tuple[Path, int]] = set()
 
 
-def _leases_of(path: Path) -> _Leases:
-    """One open file per path and process, or its locks would end each other."""
-    with _leases_lock:
-        if path not in _leases:
-            _leases[path] = _Leases(path)
-        return _leases[path]
+def _take(path: Path, number: int) -> bool:
+    if path not in _lease_files:
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
+        _lease_files[path] = os.open(path.with_name(path.name + ".lease"), flags, 0o666)
+    if (path, number) in _held or not lock_byte(_lease_files[path], number, wait=False):
+        return False
+    _held.add((path, number))
+    return True
 
 
 _STATE = tuple(field for field in fields(Run) if field.name not in ("messages", "log", "decided", "settled"))
@@ -329,29 +309,19 @@ def _migrate(database: sqlite3.Connection, path: Path) -> None:
 
 def _before_fork() -> None:
     """Close every store, and hold it: SQLite's locks stay with the parent, while a child would believe it has them."""
-    _fork_lock.acquire()
-    _forking.extend(_stores)
-    for store in _forking:
-        store._lock.acquire()
+    _lock.acquire()
+    for store in list(_stores):
         store.close()
-    _leases_lock.acquire()
-
-
-def _after_fork() -> None:
-    _leases_lock.release()
-    while _forking:
-        _forking.pop()._lock.release()
-    _fork_lock.release()
 
 
 def _after_fork_in_child() -> None:
-    for store in _forking:
+    for store in list(_stores):
         store._saved.clear()
-    _leases.clear()
-    _after_fork()
+    while _lease_files:
+        os.close(_lease_files.popitem()[1])
+    _held.clear()
+    _lock.release()
 
 
-_forking: list[SQLiteStore] = []
-_fork_lock = threading.Lock()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)
+    os.register_at_fork(before=_before_fork, after_in_parent=_lock.release, after_in_child=_after_fork_in_child)
