@@ -47,3 +47,11 @@ def answer(request: ScriptedRequest) -> Any:
 
 
 MODEL = ScriptedModel(answer)
+
+
+def count(request: ScriptedRequest) -> Any:
+    """Answer with how long the prompt is."""
+    return ToolCall("f", "final_answer", {"answer": len(request.messages[-1].text)})
+
+
+COUNTING = ScriptedModel(count)

@@ -188,6 +188,13 @@ def test_any_executor_will_do(executor: Executor, tmp_path: Path) -> None:
     assert lines.read_text() == "x\n"
 
 
+def test_an_output_keeps_its_type(executor: Executor, tmp_path: Path) -> None:
+    asked: dict[str, Any] = {"model": batch_tools.COUNTING, "tools": (), "output_type": int, "executor": executor}
+    assert [result.output for result in run_batch(["one", "three"], **asked)] == [3, 5]
+    kept: dict[str, Any] = {"store": SQLiteStore(tmp_path / "runs.db"), "batch_id": "b"}
+    assert [result.output for _ in range(2) for result in run_batch(["four"], **asked, **kept)] == [4, 4]
+
+
 def test_tools_are_found_by_reference(executor: Executor, tmp_path: Path) -> None:
     prompts = [f"append {tmp_path / 'lines'} x 0"]
     for reference in ("batch_tools", "batch_tools:TOOLS", "batch_tools:append"):

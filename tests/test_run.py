@@ -1064,6 +1064,13 @@ def test_nothing_fits_so_nothing_is_shown(run: Runner) -> None:
     assert shown(model) == [[]]
 
 
+def test_tools_of_an_earlier_question_stay_in_view(run: Runner) -> None:
+    first = run("topic7", model=ScriptedModel([ToolCall("c", "tool_7"), "so"]), tools=many(), retrieve=1)
+    model = ScriptedModel(["so"])
+    run("topic3", model=model, tools=many(), retrieve=1, history=first)
+    assert shown(model) == [["tool_3", "tool_7"]]
+
+
 def test_a_call_is_wanted_whatever_fits(run: Runner) -> None:
     model = ScriptedModel([ToolCall("c", "tool_2"), "so"])
     run("hello", model=model, tools=many(), retrieve=1, tool_choice="required")

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from toolkit.models import Model, find_model, refuse_strangers
 from toolkit.registry import registry_of
 from toolkit.results import RunResult
 from toolkit.run import resume, run_agent_with_tools
-from toolkit.tools import Tool
+from toolkit.tools import OutputTool, Tool, Toolset
 
 
 class RunFailed(ToolkitError):
@@ -69,7 +70,7 @@ def run_batch(
     results: list[Any] = [None] * len(prompts)
     try:
         for done, (at, future) in enumerate(as_they_end(jobs, executor, concurrency), 1):
-            results[at] = _read(future)
+            results[at] = _typed(_read(future), options.get("output_type"))
             if on_progress:
                 on_progress(done, len(prompts))
     except BaseException as error:
@@ -214,6 +215,15 @@ def _read(future: Future[RunResult | RunFailed]) -> RunResult | RunFailed:
         failed = _failed(error)
         failed.__cause__ = None if failed is error else error
         return failed
+
+
+def _typed(result: RunResult | RunFailed, output_type: Any) -> RunResult | RunFailed:
+    """The result with the type of its output, which stayed here."""
+    if output_type is None or isinstance(result, RunFailed) or result.toolset is not None:
+        return result
+    tool = OutputTool(output_type)
+    tool.name = result.run.output
+    return replace(result, toolset=Toolset([tool]))
 
 
 def _failed(error: Exception) -> RunFailed:

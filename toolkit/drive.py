@@ -186,7 +186,7 @@ def _in_view(chosen: Sequence[Tool], run: Run, setting: Setting) -> tuple[Tool, 
     """What was chosen, and what the run is using, in the order of registration, which prompt caches like."""
     if not isinstance(chosen, Sequence) or not all(isinstance(tool, Tool) for tool in chosen):
         raise TypeError(f"retrieve= gave {chosen!r:.200}. It gives a list, of the tools that it was given.")
-    in_use = {call.name for message in run.messages[run.history :] for call in message.tool_calls}
+    in_use = {call.name for message in run.messages for call in message.tool_calls}
     names = {tool.name for tool in chosen} | in_use | {setting.output}
     if run.turns == 0:
         names.add(run.tool_choice)
@@ -197,10 +197,10 @@ def _in_view(chosen: Sequence[Tool], run: Run, setting: Setting) -> tuple[Tool, 
 
 def _finish(run: Run, step: Stop, gate: Gate, setting: Setting) -> RunResult:
     open_calls = loop.waiting(run, gate) if step.reason == "awaiting_approval" else ()
-    events.tell(setting.sinks, events.run_ended(run, {"stop_reason": step.reason}))
     run = loop.advance(run, step)
     if setting.store:
         setting.store.save(run, step.reason)
+    events.tell(setting.sinks, events.run_ended(run, {"stop_reason": step.reason}))
     return RunResult(run, step.reason, open_calls, setting.tools)
 
 

@@ -75,9 +75,15 @@ class RunResult:
 
     @property
     def output(self) -> Any:
-        """The answer of a run with an `output_type`, validated; None where there is none, or it was read from JSON."""
-        answers = [call.value for call in self.calls if call.name == self.run.output and not call.is_error]
-        return answers[-1] if answers else None
+        """The answer of a run with an `output_type`, validated; None where there is none, or the type is not known.
+
+        What was read from JSON knows none; what was resumed or run elsewhere with the type reads it anew.
+        """
+        answers = [call for call in self.calls if call.name == self.run.output and not call.is_error]
+        if not answers or answers[-1].value is not None or self.toolset is None:
+            return answers[-1].value if answers else None
+        tool = self.toolset[self.run.output]
+        return tool.run(tool.signature.validate(answers[-1].arguments)[0])
 
     @property
     def messages(self) -> tuple[Message, ...]:
