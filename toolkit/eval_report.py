@@ -320,11 +320,9 @@ def _matrix(report: Report) -> str:
     names = [NO_CALL, *sorted({name for pair in counts for name in pair} - {NO_CALL})]
     note = ""
     if len(names) > _WIDEST_MATRIX:
-        confused = Counter(dict.fromkeys(names, 0))
-        for pair, count in counts.items():
-            confused.update(dict.fromkeys(pair, count if pair[0] != pair[1] else 0))
-        names = sorted(name for name, count in confused.most_common(_WIDEST_MATRIX) if count)
-        note = f"<p>Of {len(confused)} tools, those most often taken for another.</p>"
+        confused = Counter(name for pair, count in counts.items() if pair[0] != pair[1] for name in pair * count)
+        note = f"<p>Of {len(names)} tools, those most often taken for another.</p>"
+        names = sorted(name for name, _ in confused.most_common(_WIDEST_MATRIX))
     head = "".join(f'<th title="{_escaped(name)}">{_escaped(name)}</th>' for name in names)
     rows = []
     for wanted in names:
