@@ -206,8 +206,8 @@ def _line(text: str | None) -> str:
     return flat if len(flat) <= _MOST_IN_LINE else f"{flat[:_MOST_IN_LINE]}…"
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _MOST_IN_DETAIL else f"{text[:_MOST_IN_DETAIL]}… ({len(text):,} characters in all)"
+def _cut(text: str, most: int = _MOST_IN_DETAIL) -> str:
+    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters in all)"
 
 
 class _Live:
@@ -277,5 +277,5 @@ def _tool_cells(tool: Tool) -> tuple[str, ...]:
 
 
 def _cells(tag: str, cells: tuple[str, ...]) -> str:
-    shown = (cell if len(cell) <= _MOST_IN_CELL else f"{cell[:_MOST_IN_CELL]} …" for cell in cells)
-    return f"<tr>{''.join(f'<{tag} style={_CELL!r}>{html.escape(cell)}</{tag}>' for cell in shown)}</tr>"
+    shown = (html.escape(_cut(cell, _MOST_IN_CELL)) for cell in cells)
+    return f"<tr>{''.join(f'<{tag} style={_CELL!r}>{cell}</{tag}>' for cell in shown)}</tr>"

@@ -94,7 +94,7 @@ def fits(wanted: Any, value: Any, read: Callable[[Any], Any] = lambda value: val
         return any(fits(each, value, read) for each in wanted.wanted)
     if not _has_matcher(wanted):
         return _is_same(read(wanted), value)
-    value = as_json(value)
+    value = jsonable(value)
     match wanted, value:
         case Matcher("contains", part), str() | list():
             return str(part) in value if isinstance(value, str) else any(fits(part, item) for item in value)
@@ -132,7 +132,7 @@ def _is_same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def as_json(value: Any) -> Any:
+def jsonable(value: Any) -> Any:
     from pydantic_core import to_jsonable_python
 
     return to_jsonable_python(value, fallback=str)
@@ -222,7 +222,7 @@ class Case:
         return self.id
 
     def _made_id(self) -> str:
-        said = self.input if isinstance(self.input, str) else f"{as_json(self.input[-1]).get('content')}"
+        said = self.input if isinstance(self.input, str) else f"{jsonable(self.input[-1]).get('content')}"
         if said is self.input and len(said) <= 60:
             return said
         return f"{said[:50]}… {hashlib.sha256(repr(self.input).encode('utf-8', 'replace')).hexdigest()[:6]}"

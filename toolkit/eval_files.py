@@ -20,7 +20,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from toolkit.eval_cases import Case, Expected, Matcher, as_json, contains, equal, matches, near, one_of
+from toolkit.eval_cases import Case, Expected, Matcher, contains, equal, jsonable, matches, near, one_of
 
 
 def load_cases(path: str | Path) -> list[Case]:
@@ -75,7 +75,7 @@ def _yaml_rows(path: Path, text: str) -> Iterator[tuple[str, Any]]:
     if not isinstance(rows, list):
         raise ValueError(f"{path}: the file is a list of cases, each begun with '- input: …'.")
     for entry, row in zip(node.value, rows, strict=True):
-        yield f"{path}, line {entry.start_mark.line + 1}", as_json(row)  # YAML's dates become texts
+        yield f"{path}, line {entry.start_mark.line + 1}", jsonable(row)  # YAML's dates become texts
 
 
 def _read_case(row: Mapping[str, Any]) -> Case:

@@ -64,7 +64,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
+class Share:
     """A share of `of` cases; each counts by its own rate over the repeats."""
 
     passed: float
@@ -103,17 +103,17 @@ class Report:
     version: Literal[1] = 1
 
     @property
-    def pass_rate(self) -> Rate:
+    def pass_rate(self) -> Share:
         """The share of all cases that came out right."""
         return _rate((outcome.case, outcome.passed) for outcome in self.outcomes)
 
     @property
-    def should_not_call(self) -> Rate:
+    def should_not_call(self) -> Share:
         """Of the cases in which no tool should be called, the share in which none was."""
         return _rate((o.case, o.passed) for o in self.outcomes if o.tools == (NO_CALL,))
 
     @property
-    def tools(self) -> dict[str, Rate]:
+    def tools(self) -> dict[str, Share]:
         """For each expected tool, the share of its expected calls that were right, arguments and all."""
         names = sorted({name for outcome in self.outcomes for name in outcome.tools} - {NO_CALL})
         paired = [(o.case, *pair) for o in self.outcomes for pair in o.pairs]
@@ -213,9 +213,9 @@ class Comparison:
         return "\n".join(lines if self.exit_code else [f"{lines[0]}: no regression beyond noise", *lines[1:]])
 
 
-def _rate(samples: Iterable[tuple[str, bool]]) -> Rate:
+def _rate(samples: Iterable[tuple[str, bool]]) -> Share:
     by_case = _by_case(samples)
-    return Rate(sum(map(statistics.fmean, by_case.values())), len(by_case))
+    return Share(sum(map(statistics.fmean, by_case.values())), len(by_case))
 
 
 def _by_case(samples: Iterable[tuple[str, bool]]) -> dict[str, list[bool]]:
@@ -329,11 +329,9 @@ def _matrix(report: Report) -> str:
     names = [NO_CALL, *sorted({name for pair in counts for name in pair} - {NO_CALL})]
     note = ""
     if len(names) > _WIDEST_MATRIX:
-        confused = Counter(dict.fromkeys(names, 0))
-        for pair, count in counts.items():
-            confused.update(dict.fromkeys(pair, count if pair[0] != pair[1] else 0))
-        names = sorted(name for name, count in confused.most_common(_WIDEST_MATRIX) if count)
-        note = f"<p>Of {len(confused)} tools, those most often taken for another.</p>"
+        confused = Counter(name for pair, count in counts.items() if pair[0] != pair[1] for name in pair * count)
+        note = f"<p>Of {len(names)} tools, those most often taken for another.</p>"
+        names = sorted(name for name, _ in confused.most_common(_WIDEST_MATRIX))
     head = "".join(f'<th title="{_escaped(name)}">{_escaped(name)}</th>' for name in names)
     rows = []
     for wanted in names:
@@ -359,7 +357,7 @@ def _failure(label: str, case: str, why: str, said: str, expected: str) -> str:
     )
 
 
-def _tool(name: str, rate: Rate) -> str:
+def _tool(name: str, rate: Share) -> str:
     bar = f'<div class="bar"><div style="width:{rate.value:.0%}"></div></div>'
     return f"<tr><th>{_escaped(name)}</th><td>{bar}</td><td>{rate}</td></tr>"
 

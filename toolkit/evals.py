@@ -38,7 +38,7 @@ from toolkit.eval_cases import (
     optional,
 )  # fmt: skip
 from toolkit.eval_files import load_cases
-from toolkit.eval_report import Comparison, Outcome, Rate, Report
+from toolkit.eval_report import Comparison, Outcome, Report, Share
 from toolkit.history import read_conversation
 from toolkit.messages import Usage
 from toolkit.models import Model, find_model, refuse_strangers
@@ -48,8 +48,23 @@ from toolkit.run import run_agent_with_tools
 from toolkit.tools import Tool, as_tool
 
 __all__ = [
-    "Case", "Comparison", "Expected", "Matcher", "Outcome", "Rate", "Report", "check", "contains", "equal", "evaluate",
-    "load_cases", "matches", "near", "one_of", "optional", "run_case",
+    "Case",
+    "Comparison",
+    "Expected",
+    "Matcher",
+    "Outcome",
+    "Report",
+    "Share",
+    "check",
+    "contains",
+    "equal",
+    "evaluate",
+    "load_cases",
+    "matches",
+    "near",
+    "one_of",
+    "optional",
+    "run_case",
 ]  # fmt: skip
 
 _DRY = "Dry run: the tool was not run, and there is no result."

@@ -91,7 +91,8 @@ class Server:
         self._session: Session | None = None
         self._loop: asyncio.AbstractEventLoop | None = None  # what the sessions live on, while they do
         self._closing: Future[None] = Future()
-        self._life: Future[None] | None = None
+        self._life: Future[None] = Future()  # done while there is no connection
+        self._life.set_result(None)
 
     @property
     def tools(self) -> list[Tool]:
@@ -115,14 +116,12 @@ class Server:
     def close(self) -> None:
         """End the connection, and the process of a command. Calls still under way are answered with an error."""
         _settle(self._closing)
-        if self._life is not None:
-            concurrent.futures.wait([self._life])
+        concurrent.futures.wait([self._life])
 
     async def aclose(self) -> None:
         """As `close`, with the running event loop."""
         _settle(self._closing)
-        if self._life is not None:
-            await asyncio.wait([asyncio.wrap_future(self._life)])
+        await asyncio.wait([asyncio.wrap_future(self._life)])
 
     def refresh(self) -> list[Tool]:
         """Read the list of tools anew, and return it: a server may change it at any time."""
@@ -158,7 +157,7 @@ class Server:
 
     @contextlib.contextmanager
     def _begin(self) -> Iterator[Future[None]]:
-        if self._life is not None and not self._life.done():
+        if not self._life.done():
             raise ToolkitError(f"{self!r} is open already. Close it first, or make another connection.")
         opened: Future[None] = Future()
         opened.set_running_or_notify_cancel()  # from here on a cancelled waiter does not settle it
