@@ -150,10 +150,8 @@ def _parameter(declared: inspect.Parameter, hint: Any, described: str) -> Parame
                 required = required and extra.is_required()
                 aliases = _aliases(extra) or aliases
         hint = _bare(hint)
-    if declared.kind is Kind.VAR_POSITIONAL:
-        hint, required = list[hint], False
-    elif declared.kind is Kind.VAR_KEYWORD:
-        required = False
+    hint = list[hint] if declared.kind is Kind.VAR_POSITIONAL else hint
+    required = required and declared.kind not in (Kind.VAR_POSITIONAL, Kind.VAR_KEYWORD)
     return Parameter(declared.name, hint, declared.kind, required, default, description or described, tuple(aliases))
 
 
