@@ -61,9 +61,14 @@ def _docstring(function: Any, source: Any) -> str:
         return "" if said.startswith(f"{source.__name__}(") else inspect.cleandoc(said)
     if getattr(source, "__name__", "") != "__call__":
         return inspect.getdoc(source) or ""
+    return inspect.cleandoc(source.__doc__ or type(without_partials(function)).__doc__ or "")
+
+
+def without_partials(function: Any) -> Any:
+    """What lies behind all that functools.partial put before it."""
     while isinstance(function, functools.partial):
         function = function.func
-    return inspect.cleandoc(source.__doc__ or type(function).__doc__ or "")
+    return function
 
 
 def _innermost(function: Callable[..., Any]) -> Any:
