@@ -111,7 +111,8 @@ async def _aperform(step: _Act, run: Run, setting: Setting, shown: tuple[Tool, .
 
 
 def _ask_model(step: CallModel, run: Run, setting: Setting, shown: tuple[Tool, ...]) -> Reply:
-    model, halt, over = setting.model_for(run), setting.halt(run), threading.Event()
+    model = setting.model.prompted if run.route else setting.model
+    halt, over = setting.halt(run), threading.Event()
     ask = functools.partial(model.complete, step.messages, shown, **_asked(step, setting, halt, over))
     if halt is threads.NEVER:
         return ask()
@@ -122,7 +123,8 @@ def _ask_model(step: CallModel, run: Run, setting: Setting, shown: tuple[Tool, .
 
 
 async def _aask_model(step: CallModel, run: Run, setting: Setting, shown: tuple[Tool, ...]) -> Reply:
-    model, halt = setting.model_for(run), setting.halt(run)
+    model = setting.model.prompted if run.route else setting.model
+    halt = setting.halt(run)
     asked = _asked(step, setting, halt, threading.Event())
     return cast(Reply, await _await(model.acomplete(step.messages, shown, **asked), halt))
 

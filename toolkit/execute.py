@@ -149,9 +149,6 @@ def _prepare(call: ToolCall, tools: Toolset, run: Run, deps: Any, asked: Collect
     if tool is None:
         known = [tool.wire_name for tool in tools.values()]
         return _malformed(call, arguments.unknown_tool(call.name, known, _attempts_left(run)))
-    if call.problem:
-        error = {"type": "unreadable", "loc": (), "msg": call.problem, "input": None}
-        return _malformed(call, arguments.complain(tool.wire_name, [error], tool.parameters, _attempts_left(run)))
     try:
         values, mended = validate_call(call, tool)
     except InvalidArguments as error:

@@ -8,7 +8,7 @@ from typing import Any
 
 from toolkit.dialects.chat import read_message
 from toolkit.loop import Run
-from toolkit.messages import Message, ToolCall, ToolResult, new_call_id, whole_characters
+from toolkit.messages import Message, ToolCall, ToolResult, whole_characters, with_own_id
 from toolkit.results import RunResult
 
 Conversation = RunResult | Run | Sequence[Message | Mapping[str, Any]] | None
@@ -40,7 +40,7 @@ def read_conversation(history: Conversation) -> list[Message]:
                 results[call.id] = replace(result, call_id=call.id)
             continue
         whole += _settled(asked, results)
-        asked, results = [(call.id, _unique(call, used)) for call in message.tool_calls], {}
+        asked, results = [(call.id, with_own_id(call, used, f"history:{len(used)}")) for call in message.tool_calls], {}
         calls = tuple(call for _, call in asked)
         whole.append(message if calls == message.tool_calls else replace(message, tool_calls=calls))
     return [*whole, *_settled(asked, results)]
@@ -53,12 +53,6 @@ def _message(one: Any, position: int) -> Message:
         return read_message(whole_characters(one))
     except ValueError as error:
         raise ValueError(f"history[{position}] is no message: {error}") from error
-
-
-def _unique(call: ToolCall, used: set[str]) -> ToolCall:
-    made = call.id if call.id and call.id not in used else new_call_id(f"history:{len(used)}", used)
-    used.add(made)
-    return call if made == call.id else replace(call, id=made)
 
 
 def _settled(asked: list[tuple[str, ToolCall]], results: Mapping[str, ToolResult]) -> list[Message]:

@@ -9,7 +9,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -194,3 +194,10 @@ def new_call_id(seed: str, used: Collection[str]) -> str:
     """Nine letters and digits, which every provider takes (Mistral takes nothing else); the same in every replay."""
     made = (hashlib.sha256(f"{seed}:{attempt}".encode()).hexdigest()[:9] for attempt in itertools.count())
     return next(call_id for call_id in made if call_id not in used)
+
+
+def with_own_id(call: ToolCall, used: set[str], seed: str) -> ToolCall:
+    """The call under an id that no other has: its own where that is new, else one made of `seed`."""
+    made = call.id if call.id and call.id not in used else new_call_id(seed, used)
+    used.add(made)
+    return call if made == call.id else replace(call, id=made)

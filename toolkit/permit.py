@@ -14,7 +14,7 @@ from toolkit.tools import Toolset
 def needs_approval(call: ToolCall, tools: Toolset, asked: Collection[Permission] = SENSITIVE) -> bool:
     """Whether a call waits for a verdict: somebody decides on its tier, and it would run if it were approved."""
     tool = tools.get(call.name)
-    if tool is None or tool.permission not in asked or call.problem:
+    if tool is None or tool.permission not in asked:
         return False
     try:
         validate_call(call, tool)

@@ -10,7 +10,7 @@ from typing import Any
 
 from toolkit import arguments
 from toolkit.loop import Run
-from toolkit.messages import Permission, Reply, ToolCall, as_json, new_call_id
+from toolkit.messages import Permission, Reply, ToolCall, as_json, with_own_id
 from toolkit.schema import InvalidArguments
 from toolkit.tools import Tool, Toolset
 
@@ -34,15 +34,14 @@ def receive(reply: Reply, run: Run, tools: Toolset, asked: frozenset[Permission]
     for sent in reply.message.tool_calls:
         is_cut = reply.finish == "length" and sent is reply.message.tool_calls[-1]
         for call in _read(sent, tools, asked, most, truncated=is_cut):
-            is_fit = call.id and call.id not in used
-            call_id = call.id if is_fit else new_call_id(f"{run.id}:{run.turns}:{len(calls)}", used)
-            used.add(call_id)
-            calls.append(call if call_id == call.id else replace(call, id=call_id))
+            calls.append(with_own_id(call, used, f"{run.id}:{run.turns}:{len(calls)}"))
     return replace(reply, message=replace(reply.message, tool_calls=tuple(calls)))
 
 
 def validate_call(call: ToolCall, tool: Tool) -> tuple[dict[str, Any], ToolCall]:
     """The values for the tool, and the call as it was understood. Raises InvalidArguments with the first errors."""
+    if call.problem:
+        raise InvalidArguments([{"type": "unreadable", "loc": (), "msg": call.problem, "input": None}])
     signature = tool.signature
     tried, repairs, first = dict(call.arguments), call.repairs, None
     for _ in range(_MENDING_ROUNDS + 1):
@@ -80,7 +79,7 @@ def _read(
     if tool is not None:
         parsed = arguments.unwrap(parsed, name, tool.parameters)
     call = ToolCall(sent.id, name, parsed.arguments, sent.raw, (*sent.repairs, *parsed.repairs), parsed.problem)
-    if tool is not None and tool.permission in asked and not call.problem:
+    if tool is not None and tool.permission in asked:
         with contextlib.suppress(InvalidArguments):
             call = validate_call(call, tool)[1]  # who approves sees what will run
     yield call

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import json
 import math
@@ -15,6 +14,7 @@ from typing import Any
 
 from toolkit.errors import ToolError
 from toolkit.messages import whole_characters
+from toolkit.signatures import without_partials
 
 _MOST_ITEMS = 1_000  # of what does not know its length
 _MOST_NODES = 1_000_000  # of one value: shared parts nested in each other grow without bound when written out
@@ -204,9 +204,7 @@ def _tell(error: BaseException, function: Callable[..., object] | None, depth: i
 
 def _is_own(error: BaseException, function: Any) -> bool:
     """Whether the module of the function raised the error itself: its innermost frame stands there."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    home = getattr(inspect.unwrap(function), "__module__", "")
+    home = getattr(inspect.unwrap(without_partials(function)), "__module__", "")
     frames = list(traceback.walk_tb(error.__traceback__))
     return bool(frames) and frames[-1][0].f_globals.get("__name__") == home
 

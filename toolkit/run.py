@@ -169,9 +169,7 @@ async def aextract(text: str, output_type: type[T], *, max_turns: int = 3, **opt
     return cast(T, result.raise_for_stop().output)
 
 
-_PARAMETERS = tuple(
-    n for n, p in inspect.signature(run_agent_with_tools).parameters.items() if p.kind is p.KEYWORD_ONLY
-)
+_PARAMETERS = tuple(inspect.signature(run_agent_with_tools).parameters)[1:-1]  # without prompt and options
 
 
 def _begin(

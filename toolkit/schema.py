@@ -46,26 +46,21 @@ class Parameter:
         return self.aliases[0] if self.aliases else self.name
 
 
+@dataclass(eq=False)
 class Signature:
     """What a tool takes. The JSON Schema and the validator are made when they are first asked for."""
 
-    def __init__(
-        self,
-        owner: str,
-        parameters: tuple[Parameter, ...],
-        description: str = "",
-        context: str = "",
-        by_position: tuple[str, ...] = (),
-    ) -> None:
-        self.owner = owner
-        self.description = description
-        self.parameters = parameters
-        self.context = context  # the name of the hidden parameter
-        self._positional = by_position  # names that must be passed by position, the context's among them
-        self.optional = frozenset(p.wire_name for p in parameters if not p.required)
-        self.extras = next((p for p in parameters if p.kind is Kind.VAR_KEYWORD), None)
-        self._rest = next((p for p in parameters if p.kind is Kind.VAR_POSITIONAL), None)
-        self._defaults = {p.name: p.default for p in parameters if p.default is not MISSING}
+    owner: str
+    parameters: tuple[Parameter, ...]
+    description: str = ""
+    context: str = ""  # the name of the hidden parameter
+    by_position: tuple[str, ...] = ()  # names that must be passed by position, the context's among them
+
+    def __post_init__(self) -> None:
+        self.optional = frozenset(p.wire_name for p in self.parameters if not p.required)
+        self.extras = next((p for p in self.parameters if p.kind is Kind.VAR_KEYWORD), None)
+        self._rest = next((p for p in self.parameters if p.kind is Kind.VAR_POSITIONAL), None)
+        self._defaults = {p.name: p.default for p in self.parameters if p.default is not MISSING}
 
     @functools.cached_property
     def json_schema(self) -> dict[str, Any]:
@@ -163,11 +158,11 @@ class Signature:
         """Distribute validated values over positional and keyword arguments, with the context where one is wanted."""
         if self.context:
             values = {**values, self.context: context}
-        if not self._positional and not self._rest:
+        if not self.by_position and not self._rest:
             return [], values
         values = dict(values)
         positional = []
-        for name in self._positional:
+        for name in self.by_position:
             if name not in values and name not in self._defaults:
                 break
             positional.append(values.pop(name, self._defaults.get(name)))

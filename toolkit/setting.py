@@ -65,9 +65,6 @@ class Setting:
         """In a plan, where only what reads is run, a policy may still deny; nothing else is decided there."""
         return frozenset(getattr(self.approve, "tiers", ())) if run.mode == "plan" else self.asked
 
-    def model_for(self, run: Run) -> Model:
-        return self.model.prompted if run.route else self.model
-
     def halt(self, run: Run) -> threads.Halt:
         """What ends a step that waits: the caller's flag, and the end of the run's time."""
         if self.cancel is None and run.limits.seconds is None:

@@ -61,9 +61,14 @@ def _docstring(function: Any, source: Any) -> str:
         return "" if said.startswith(f"{source.__name__}(") else inspect.cleandoc(said)
     if getattr(source, "__name__", "") != "__call__":
         return inspect.getdoc(source) or ""
+    return inspect.cleandoc(source.__doc__ or type(without_partials(function)).__doc__ or "")
+
+
+def without_partials(function: Any) -> Any:
+    """What lies behind all that functools.partial put before it."""
     while isinstance(function, functools.partial):
         function = function.func
-    return inspect.cleandoc(source.__doc__ or type(function).__doc__ or "")
+    return function
 
 
 def _innermost(function: Callable[..., Any]) -> Any:
@@ -150,10 +155,8 @@ def _parameter(declared: inspect.Parameter, hint: Any, described: str) -> Parame
                 required = required and extra.is_required()
                 aliases = _aliases(extra) or aliases
         hint = _bare(hint)
-    if declared.kind is Kind.VAR_POSITIONAL:
-        hint, required = list[hint], False
-    elif declared.kind is Kind.VAR_KEYWORD:
-        required = False
+    hint = list[hint] if declared.kind is Kind.VAR_POSITIONAL else hint
+    required = required and declared.kind not in (Kind.VAR_POSITIONAL, Kind.VAR_KEYWORD)
     return Parameter(declared.name, hint, declared.kind, required, default, description or described, tuple(aliases))
 
 

@@ -51,9 +51,7 @@ def object_root(schema: Any) -> dict[str, Any]:
     kind = root.get("type", "object")
     if kind != "object" and not (isinstance(kind, list) and "object" in kind):
         raise ToolDefinitionError(f"A tool's schema has an object at its root, not {kind!r}. Put it into a property.")
-    root["type"] = "object"
-    root["properties"] = dict(root.get("properties") or {})
-    return root
+    return {**root, "type": "object", "properties": dict(root.get("properties") or {})}
 
 
 def strict_form(schema: Mapping[str, Any], *, unlisted_is_optional: bool = False) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any, get_args
 from toolkit.errors import ToolDefinitionError
 from toolkit.messages import Permission
 from toolkit.schema import MISSING, Kind, Parameter, Signature, copied
-from toolkit.signatures import read_signature
+from toolkit.signatures import read_signature, without_partials
 from toolkit.strict import strict_form
 from toolkit.written import WrittenSignature
 
@@ -238,9 +238,7 @@ def as_tool(thing: Any, changes: Mapping[str, Any] | None = None, unhinted: Any 
             raise ToolDefinitionError(f"{thing!r} is a tool already. Set {', '.join(changes)} on it, or in its class.")
         check_tool(thing)
         return thing
-    decorated = thing
-    while isinstance(decorated, functools.partial):
-        decorated = decorated.func
+    decorated = without_partials(thing)
     made, (options, namespace) = getattr(decorated, TOOL, None), getattr(decorated, MARK, (ToolOptions(), None))
     if isinstance(made, FunctionTool):  # also behind functools.wraps: what was sensitive stays so
         if made.function is thing and not changes:
@@ -321,8 +319,7 @@ def wire_name(name: str, unique: bool = False) -> str:
 
 
 def _name_of(function: Any) -> str:
-    while isinstance(function, functools.partial):
-        function = function.func
+    function = without_partials(function)
     name = getattr(function, "__name__", None) or type(function).__name__
     if name == "<lambda>":
         raise ToolDefinitionError('A lambda has no name that a model could call. Give it one: name="…".')

@@ -42,9 +42,10 @@ class WrittenSignature(Signature):
         """Hand-written schemas are always checked with care."""
 
     def validate(self, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-        values = copy.deepcopy(dict(arguments))
+        schema, values = self.json_schema, copy.deepcopy(dict(arguments))
+        is_open = schema.get("additionalProperties") or schema.get("patternProperties")
         errors = []
-        for key in () if self._is_open else values.keys() - self.json_schema["properties"].keys():
+        for key in () if is_open else values.keys() - schema["properties"].keys():
             errors.append({"type": "extra_forbidden", "loc": (key,), "msg": "unexpected", "input": values[key]})
         try:
             for error in self._written.iter_errors(values):
@@ -55,10 +56,6 @@ class WrittenSignature(Signature):
         if errors:
             raise InvalidArguments(errors)
         return values, ()
-
-    @property
-    def _is_open(self) -> bool:
-        return bool(self.json_schema.get("additionalProperties") or self.json_schema.get("patternProperties"))
 
 
 def _check_fit(signature: Signature, schema: Mapping[str, Any]) -> None:
