@@ -32,9 +32,13 @@ def cancel_order(number: int) -> str:
     return f"order {number} is cancelled"
 
 
+def note(name: str) -> str:
+    return f"noted: {name}"
+
+
 for thing in ("invoice", "contract", "photo", "playlist", "report", "ticket", "survey", "newsletter", "coupon"):
     for verb in ("print", "archive", "rename"):
-        registry.register_function(f"{verb}_{thing}", f"{verb.capitalize()} the {thing} of that name.", print)
+        registry.register_function(f"{verb}_{thing}", f"{verb.capitalize()} the {thing} of that name.", note)
 
 
 def main() -> None:
