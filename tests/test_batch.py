@@ -106,6 +106,7 @@ def test_a_batch_in_a_tool_belongs_to_its_call(run: Any) -> None:
 WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a store without an id": ({"store": object()}, ValueError, "go together"),
     "an id without a store": ({"batch_id": "b"}, ValueError, "go together"),
+    "a rate that is a number": ({"rate": 3}, TypeError, "rate is a Rate"),
     "no concurrency": ({"concurrency": 0}, ValueError, "lets nothing run"),
     "a part of one": ({"concurrency": 2.5}, ValueError, "a whole number"),
     "no executor": ({"executor": "threads"}, TypeError, "executor is one of concurrent.futures, not 'threads'"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from toolkit import Limits, Message, Reply, RunResult, ScriptedModel, ToolCall, Usage, resume
+from toolkit import Limits, Message, ModelError, Reply, RunResult, ScriptedModel, ToolCall, Usage, resume
 from toolkit.errors import ReplayError
 from toolkit.registry import ToolRegistry
 from toolkit.replay import as_model, replay
@@ -78,6 +79,19 @@ def resume_of(verdict: Any) -> RunResult:
 
     model = ScriptedModel([[DROP], "done"])
     return resume(run_agent_with_tools("q", model=model, tools=tools()), {"d": verdict}, model=model, tools=tools())
+
+
+def test_a_run_that_was_broken_off_comes_out_again(run: Runner) -> None:
+    cancel = threading.Event()
+    registry = tools()
+    registry.register_tool(lambda: cancel.set(), name="stop", description="Stop.", permission="read")
+    cancelled = run("q", model=ScriptedModel([ToolCall("s", "stop"), "never"]), tools=registry, cancel=cancel)
+    assert cancelled.stop_reason == "cancelled"
+    assert replay(cancelled).messages == cancelled.messages
+
+    with pytest.raises(ModelError) as caught:
+        run("q", model=ScriptedModel([looking("a"), ModelError("gone")]), tools=tools())
+    assert replay(caught.value.run).messages == caught.value.run.messages
 
 
 def test_a_stored_run_comes_out_again(run: Runner, tmp_path: Path) -> None:

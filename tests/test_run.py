@@ -144,6 +144,9 @@ def test_what_is_no_list_of_tools_is_refused_at_once(run: Runner, tools: Any) ->
     assert not model.requests
 
 
+async def later(*_: Any) -> None: ...
+
+
 REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "no turns": ({"max_turns": 0}, ValueError, "max_turns=0"),
     "turns below none": ({"max_turns": -1}, ValueError, "max_turns=-1"),
@@ -158,6 +161,10 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "limits of another kind": ({"limits": {"tool_calls": 3}}, TypeError, "limits"),
     "an approver that is none": ({"approve": "approve"}, TypeError, "approve"),
     "a sink that is none": ({"on_event": "events.jsonl"}, TypeError, "on_event"),
+    "a sink that is awaited": ({"on_event": later}, TypeError, "on_event is a plain function"),
+    "a store that is none": ({"store": True}, TypeError, "store is a RunStore .* extra_body"),
+    "a flag that is none": ({"cancel": True}, TypeError, "cancel is a threading.Event"),
+    "a retriever that is awaited": ({"retrieve": later}, TypeError, "retrieve is a plain function"),
     "instructions of another kind": ({"instructions": ["be brief"]}, TypeError, "instructions"),
 }
 
