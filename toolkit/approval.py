@@ -20,8 +20,7 @@ from fnmatch import fnmatchcase
 from typing import Any, TextIO, get_args
 
 from toolkit.loop import Verdict
-from toolkit.messages import Permission, ToolCall
-from toolkit.receive import SENSITIVE
+from toolkit.messages import SENSITIVE, Permission, ToolCall
 from toolkit.schema import copied
 from toolkit.setting import Approver
 

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from toolkit import threads
 from toolkit.loop import Run
-from toolkit.messages import Permission, ToolCall, ToolResult
+from toolkit.messages import SENSITIVE, Permission, ToolCall, ToolResult
 from toolkit.tools import Tool
 
 
@@ -56,7 +56,7 @@ class Watch:
     journals: tuple[Journal, ...] = ()
     halt: threads.Halt = threads.NEVER
     enter: tuple[Callable[[str], None], ...] = ()
-    asked: frozenset[Permission] = frozenset({"sensitive"})
+    asked: frozenset[Permission] = SENSITIVE
 
 
 UNWATCHED = Watch()

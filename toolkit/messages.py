@@ -15,6 +15,8 @@ from typing import Any, Literal
 Role = Literal["system", "user", "assistant", "tool"]
 Finish = Literal["stop", "length", "refusal", "pause"]
 Permission = Literal["read", "write", "sensitive"]
+SENSITIVE: frozenset[Permission] = frozenset({"sensitive"})
+"""The tiers on whose calls somebody decides, where no approver names more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from toolkit.loop import Run, Verdict
-from toolkit.messages import Permission, ToolCall
-from toolkit.receive import SENSITIVE, validate_call
+from toolkit.messages import SENSITIVE, Permission, ToolCall
+from toolkit.receive import validate_call
 from toolkit.schema import InvalidArguments
 from toolkit.tools import Toolset
 

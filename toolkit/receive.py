@@ -10,15 +10,12 @@ from typing import Any
 
 from toolkit import arguments
 from toolkit.loop import Run
-from toolkit.messages import Permission, Reply, ToolCall, as_json, with_own_id
+from toolkit.messages import SENSITIVE, Permission, Reply, ToolCall, as_json, with_own_id
 from toolkit.schema import InvalidArguments
 from toolkit.tools import Tool, Toolset
 
 _log = logging.getLogger("toolkit")
 _MENDING_ROUNDS = 3
-
-
-SENSITIVE: frozenset[Permission] = frozenset({"sensitive"})
 
 
 def receive(reply: Reply, run: Run, tools: Toolset, asked: frozenset[Permission] = SENSITIVE) -> Reply:

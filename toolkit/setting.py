@@ -15,10 +15,9 @@ from toolkit import events, threads
 from toolkit.errors import ToolsRefused
 from toolkit.journals import Journal, RunStore, Watch, open_audit
 from toolkit.loop import AskApproval, Decision, Gate, Outcome, Run, Step, Stop, Verdict, advance, next_step
-from toolkit.messages import Message, Permission, ToolCall
+from toolkit.messages import SENSITIVE, Message, Permission, ToolCall
 from toolkit.models import Model, find_model, refuse_strangers
 from toolkit.permit import needs_approval
-from toolkit.receive import SENSITIVE
 from toolkit.registry import ToolsGiven, registry_of
 from toolkit.tools import OutputTool, Tool, Toolset
 
