@@ -9,7 +9,7 @@ import inspect
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from typing import Any, cast, get_args
 
 from toolkit import events, loop, threads
@@ -98,7 +98,7 @@ def _perform(step: _Act, run: Run, setting: Setting, shown: tuple[Tool, ...], do
     if isinstance(step, CallModel):
         return receive(_ask_model(step, run, setting, shown), run, setting.tools, setting.asked)
     if isinstance(step, AskApproval):
-        return {call.id: _in_mode(run, call, _ask(setting, call), setting) for call in step.calls}
+        return {call.id: setting.in_mode(_ask(setting, call), call, run) for call in step.calls}
     return run_calls(step.calls, setting.tools, run, setting.deps, done, setting.watch(run))
 
 
@@ -106,7 +106,7 @@ async def _aperform(step: _Act, run: Run, setting: Setting, shown: tuple[Tool, .
     if isinstance(step, CallModel):
         return receive(await _aask_model(step, run, setting, shown), run, setting.tools, setting.asked)
     if isinstance(step, AskApproval):
-        return {call.id: _in_mode(run, call, await _aask(setting, call), setting) for call in step.calls}
+        return {call.id: setting.in_mode(await _aask(setting, call), call, run) for call in step.calls}
     return await arun_calls(step.calls, setting.tools, run, setting.deps, done, setting.watch(run))
 
 
@@ -168,7 +168,7 @@ async def _await(awaitable: Awaitable[Any], halt: threads.Halt) -> Any:
 def _shown(run: Run, step: Step, setting: Setting) -> tuple[Tool, ...]:
     if setting.retrieve is None or not isinstance(step, CallModel):
         return setting.every
-    return _in_view(setting.retrieve(step.messages, _choice(setting)), run, setting)
+    return setting.in_view(setting.retrieve(step.messages, setting.choice), run)
 
 
 async def _ashown(run: Run, step: Step, setting: Setting) -> tuple[Tool, ...]:
@@ -176,25 +176,8 @@ async def _ashown(run: Run, step: Step, setting: Setting) -> tuple[Tool, ...]:
         return setting.every
     import asyncio
 
-    work = functools.partial(setting.retrieve, step.messages, _choice(setting))  # it may ask a server
-    return _in_view(await asyncio.wrap_future(threads.start(work)), run, setting)
-
-
-def _choice(setting: Setting) -> list[Tool]:
-    return [tool for tool in setting.every if tool.name != setting.output]
-
-
-def _in_view(chosen: Sequence[Tool], run: Run, setting: Setting) -> tuple[Tool, ...]:
-    """What was chosen, and what the run is using, in the order of registration, which prompt caches like."""
-    if not isinstance(chosen, Sequence) or not all(isinstance(tool, Tool) for tool in chosen):
-        raise TypeError(f"retrieve= gave {chosen!r:.200}. It gives a list, of the tools that it was given.")
-    in_use = {call.name for message in run.messages for call in message.tool_calls}
-    names = {tool.name for tool in chosen} | in_use | {setting.output}
-    if run.turns == 0:
-        names.add(run.tool_choice)
-        if run.tool_choice == "required" and names.isdisjoint(setting.tools):
-            return setting.every  # a call is wanted, whatever fits
-    return tuple(tool for tool in setting.every if tool.name in names)
+    work = functools.partial(setting.retrieve, step.messages, setting.choice)  # it may ask a server
+    return setting.in_view(await asyncio.wrap_future(threads.start(work)), run)
 
 
 def _finish(run: Run, step: Stop, gate: Gate, setting: Setting) -> RunResult:
@@ -249,12 +232,6 @@ async def _aask(setting: Setting, call: ToolCall) -> Verdict:
         return read_verdict(await _await(said, threads.Halt(setting.cancel)) if inspect.isawaitable(said) else said)
     except Exception:
         return _undecided(call)
-
-
-def _in_mode(run: Run, call: ToolCall, verdict: Verdict, setting: Setting) -> Verdict:
-    """The verdict; what would wait for one outside of a plan is planned."""
-    is_planned = run.mode == "plan" and setting.tools[call.name].permission != "read"
-    return Verdict("approve", "planned") if is_planned and verdict.decision == "defer" else verdict
 
 
 def _pending(setting: Setting, call: ToolCall) -> PendingCall:

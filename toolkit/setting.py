@@ -64,6 +64,28 @@ class Setting:
         """In a plan, where only what reads is run, a policy may still deny; nothing else is decided there."""
         return frozenset(getattr(self.approve, "tiers", ())) if run.mode == "plan" else self.asked
 
+    def in_mode(self, verdict: Verdict, call: ToolCall, run: Run) -> Verdict:
+        """The verdict; what would wait for one outside of a plan is planned."""
+        is_planned = run.mode == "plan" and self.tools[call.name].permission != "read"
+        return Verdict("approve", "planned") if is_planned and verdict.decision == "defer" else verdict
+
+    @property
+    def choice(self) -> list[Tool]:
+        """The tools that a retriever chooses from."""
+        return [tool for tool in self.every if tool.name != self.output]
+
+    def in_view(self, chosen: Sequence[Tool], run: Run) -> tuple[Tool, ...]:
+        """What was chosen, and what the run is using, in the order of registration, which prompt caches like."""
+        if not isinstance(chosen, Sequence) or not all(isinstance(tool, Tool) for tool in chosen):
+            raise TypeError(f"retrieve= gave {chosen!r:.200}. It gives a list, of the tools that it was given.")
+        in_use = {call.name for message in run.messages for call in message.tool_calls}
+        names = {tool.name for tool in chosen} | in_use | {self.output}
+        if run.turns == 0:
+            names.add(run.tool_choice)
+            if run.tool_choice == "required" and names.isdisjoint(self.tools):
+                return self.every  # a call is wanted, whatever fits
+        return tuple(tool for tool in self.every if tool.name in names)
+
     def halt(self, run: Run) -> threads.Halt:
         """What ends a step that waits: the caller's flag, and the end of the run's time."""
         if self.cancel is None and run.limits.seconds is None:
