@@ -44,11 +44,21 @@ def research(question: str) -> str:
 def play(request):
     """Both parts: which one is asked shows in the tools that it is offered."""
     question = request.messages[-1].text
-    results = [result.content for message in request.messages for result in message.tool_results]
+    results = [
+        result.content
+        for message in request.messages
+        for result in message.tool_results
+    ]
     match [tool.name for tool in request.tools], results:
         case ["research"], []:
-            questions = ["What is special about the Kea?", "What is special about the Kakapo?"]
-            return [ToolCall("", "research", {"question": question}) for question in questions]
+            questions = [
+                "What is special about the Kea?",
+                "What is special about the Kakapo?",
+            ]
+            return [
+                ToolCall("", "research", {"question": question})
+                for question in questions
+            ]
         case ["research"], facts:
             return " ".join(["Two parrots of New Zealand.", *facts])
         case ["read_page"], []:
@@ -58,11 +68,17 @@ def play(request):
 
 
 def pick_model() -> ScriptedModel | None:
-    return None if os.environ.get("TOOLKIT_MODEL") or os.environ.get("OPENAI_API_KEY") else ScriptedModel(play)
+    return (
+        None
+        if os.environ.get("TOOLKIT_MODEL") or os.environ.get("OPENAI_API_KEY")
+        else ScriptedModel(play)
+    )
 
 
 def main() -> None:
-    result = run_agent_with_tools("Write a line on the Kea and the Kakapo.", tools=[research], model=pick_model())
+    result = run_agent_with_tools(
+        "Write a line on the Kea and the Kakapo.", tools=[research], model=pick_model()
+    )
     for call in result.calls:
         print(f"{call.name}({dict(call.arguments)}) -> {call.content}")
     print(result)

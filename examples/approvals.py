@@ -27,7 +27,10 @@ def pay(recipient: str, euros: int) -> str:
 
 
 def model(**people: int) -> ScriptedModel:
-    calls = [ToolCall(name, "pay", {"recipient": name, "euros": euros}) for name, euros in people.items()]
+    calls = [
+        ToolCall(name, "pay", {"recipient": name, "euros": euros})
+        for name, euros in people.items()
+    ]
     return ScriptedModel([calls, "That is all that I could do."])
 
 
@@ -35,10 +38,16 @@ def main() -> None:
     print("--- rules")
     policy = first(
         allow("pay", where=lambda arguments: arguments["euros"] <= 20),
-        deny("pay", where=lambda arguments: arguments["euros"] > 1_000, reason="Never more than 1000."),
+        deny(
+            "pay",
+            where=lambda arguments: arguments["euros"] > 1_000,
+            reason="Never more than 1000.",
+        ),
     )  # what neither of them decides waits for a person
     script = model(Ada=9, Bob=5_000)
-    for call in run_agent_with_tools("Pay them.", tools=[pay], model=script, approve=policy).calls:
+    for call in run_agent_with_tools(
+        "Pay them.", tools=[pay], model=script, approve=policy
+    ).calls:
         print(f"{call.arguments['recipient']}: {call.content}")
 
     print("--- a person")
@@ -47,11 +56,15 @@ def main() -> None:
     print(result)
     saved = result.to_json()  # into a database, a queue, a page
     (call,) = result.waiting
-    verdict = Verdict("approve", by="the treasurer", digest=call.digest)  # for no other name or arguments
+    verdict = Verdict(
+        "approve", by="the treasurer", digest=call.digest
+    )  # for no other name or arguments
     print(resume(saved, {call.id: verdict}, tools=[pay], model=script).calls[0].content)
 
     print("--- a plan")
-    result = run_agent_with_tools("Pay them.", tools=[pay], model=model(Ann=1, Tom=2), mode="plan")
+    result = run_agent_with_tools(
+        "Pay them.", tools=[pay], model=model(Ann=1, Tom=2), mode="plan"
+    )
     print(result.plan)
     print("paid so far:", paid)
     approved = result.plan.digest  # of what somebody was shown

@@ -33,7 +33,11 @@ def play(request):
     if word == "nothing":
         raise ConnectionError("the model is away")  # what a run raises stops no other
     results = request.messages[-1].tool_results
-    return f"{word}: {results[0].content}" if results else ToolCall("", "count_letters", {"word": word})
+    return (
+        f"{word}: {results[0].content}"
+        if results
+        else ToolCall("", "count_letters", {"word": word})
+    )
 
 
 def main() -> None:
@@ -44,16 +48,29 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         store = SQLiteStore(Path(folder) / "runs.db")
-        options = {"tools": [count_letters], "model": model, "store": store, "batch_id": "breakfast"}
+        options = {
+            "tools": [count_letters],
+            "model": model,
+            "store": store,
+            "batch_id": "breakfast",
+        }
         results = run_batch(prompts, concurrency=2, rate=Rate(6_000), **options)
         for prompt, result in zip(prompts, results, strict=True):
-            print(f"{prompt:48} {'FAILED ' if isinstance(result, RunFailed) else ''}{result}")
+            print(
+                f"{prompt:48} {'FAILED ' if isinstance(result, RunFailed) else ''}{result}"
+            )
 
         if not is_real:
             model.requests.clear()
-        run_batch(prompts, on_progress=lambda done, of: print(f"again: {done} of {of}"), **options)
+        run_batch(
+            prompts,
+            on_progress=lambda done, of: print(f"again: {done} of {of}"),
+            **options,
+        )
         if not is_real:  # only the one that had failed was asked
-            print("asked anew:", [request.messages[0].text for request in model.requests])
+            print(
+                "asked anew:", [request.messages[0].text for request in model.requests]
+            )
         store.close()
 
 

@@ -15,7 +15,9 @@ from toolkit.lint import lint_tools
 registry = ToolRegistry()
 
 
-@tool(registry=registry, permission="read")  # it deletes: nobody would be asked, and nothing would be audited
+@tool(
+    registry=registry, permission="read"
+)  # it deletes: nobody would be asked, and nothing would be audited
 def delete_report(number: int) -> str:
     """Delete a report."""
     return f"report {number} is gone"
@@ -48,10 +50,16 @@ def main() -> None:
         print(finding)
     print(f"{sum(finding.severity == 'error' for finding in findings)} errors\n")
 
-    price = Price(0.75, currency="USD")  # for a million tokens, from your provider's list
-    cost = schema_cost(registry, model=os.environ.get("TOOLKIT_MODEL"), each=True, price=price)
+    price = Price(
+        0.75, currency="USD"
+    )  # for a million tokens, from your provider's list
+    cost = schema_cost(
+        registry, model=os.environ.get("TOOLKIT_MODEL"), each=True, price=price
+    )
     print(cost)
-    print("too much" if cost.exceeds(400) else "within the budget of 400")  # in CI, end with an error there
+    print(
+        "too much" if cost.exceeds(400) else "within the budget of 400"
+    )  # in CI, end with an error there
     print()
     print(explain(find_reports))
 

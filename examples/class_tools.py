@@ -11,7 +11,15 @@ import os
 from dataclasses import dataclass, field
 from typing import Literal
 
-from toolkit import ScriptedModel, Tool, ToolCall, ToolParameter, ToolRegistry, run_agent_with_tools, tool
+from toolkit import (
+    ScriptedModel,
+    Tool,
+    ToolCall,
+    ToolParameter,
+    ToolRegistry,
+    run_agent_with_tools,
+    tool,
+)
 
 
 @dataclass
@@ -43,7 +51,13 @@ class ChooseDelivery(Tool):
         self.ways, self.chosen = ways, ""
 
     def get_parameters(self) -> list[ToolParameter]:
-        return [ToolParameter("way", Literal[tuple(self.ways)], "One of the ways that are possible today.")]
+        return [
+            ToolParameter(
+                "way",
+                Literal[tuple(self.ways)],
+                "One of the ways that are possible today.",
+            )
+        ]
 
     def run(self, parameters: dict) -> str:
         self.chosen = parameters["way"]
@@ -51,15 +65,24 @@ class ChooseDelivery(Tool):
 
 
 script = [
-    [ToolCall("", "add_item", {"name": "apple", "count": 3}), ToolCall("", "add_item", {"name": "bread"})],
-    ToolCall("", "choose_delivery", {"way": "drone"}),  # not possible today, and the model is told what is
+    [
+        ToolCall("", "add_item", {"name": "apple", "count": 3}),
+        ToolCall("", "add_item", {"name": "bread"}),
+    ],
+    ToolCall(
+        "", "choose_delivery", {"way": "drone"}
+    ),  # not possible today, and the model is told what is
     ToolCall("", "choose_delivery", {"way": "bicycle"}),
     "Three apples and a bread come by bicycle; drones do not fly today.",
 ]
 
 
 def main() -> None:
-    model = None if os.environ.get("TOOLKIT_MODEL") or os.environ.get("OPENAI_API_KEY") else ScriptedModel(script)
+    model = (
+        None
+        if os.environ.get("TOOLKIT_MODEL") or os.environ.get("OPENAI_API_KEY")
+        else ScriptedModel(script)
+    )
     cart, delivery = Cart(), ChooseDelivery(["bicycle", "van"])
     registry = ToolRegistry([delivery])
     registry.register_methods(cart)

@@ -30,7 +30,16 @@ A script plays the model, always.
 import functools
 from dataclasses import dataclass
 
-from toolkit import Limits, RunResult, ScriptedModel, ToolCall, ToolContext, ToolError, run_agent_with_tools, tool
+from toolkit import (
+    Limits,
+    RunResult,
+    ScriptedModel,
+    ToolCall,
+    ToolContext,
+    ToolError,
+    run_agent_with_tools,
+    tool,
+)
 
 CUSTOMERS = {"ada": "a lamp, order 7"}
 
@@ -39,7 +48,9 @@ CUSTOMERS = {"ada": "a lamp, order 7"}
 def find_order(context: ToolContext) -> str:
     """What the user has ordered. Use it for every question on an order."""
     if context.deps not in CUSTOMERS:
-        raise ToolError("This user has no order. Ask for the name.")  # the model reads it
+        raise ToolError(
+            "This user has no order. Ask for the name."
+        )  # the model reads it
     return CUSTOMERS[context.deps]
 
 
@@ -65,7 +76,9 @@ def main() -> None:
         "You have ordered a lamp.",
         ToolCall("c2", "refund", {"order": 7}),
         "The money is on its way.",
-        ToolCall("c3", "final_answer", {"answer": {"subject": "broken lamp", "urgent": True}}),
+        ToolCall(
+            "c3", "final_answer", {"answer": {"subject": "broken lamp", "urgent": True}}
+        ),
     ]
     model = ScriptedModel(script)
 
@@ -83,7 +96,10 @@ def main() -> None:
 
     print("--- a handoff: the same conversation, other instructions and other tools")
     ask_billing = functools.partial(
-        run_agent_with_tools, instructions="You are the billing desk.", tools=[refund], model=model
+        run_agent_with_tools,
+        instructions="You are the billing desk.",
+        tools=[refund],
+        model=model,
     )
     second = ask_billing("It is broken. I want my money back.", history=first)
     print(second)
@@ -92,7 +108,9 @@ def main() -> None:
     print("--- memory: a value")
     saved = second.to_json()
 
-    print("--- structured output, and a hook")  # the answer is a call of the tool `final_answer`
+    print(
+        "--- structured output, and a hook"
+    )  # the answer is a call of the tool `final_answer`
     third = run_agent_with_tools(
         "Write a ticket on this.",
         history=RunResult.from_json(saved),

@@ -20,7 +20,10 @@ def find_flights(start: str, destination: str) -> list[dict]:
         start: City of departure.
         destination: City of arrival.
     """
-    return [{"number": "TK 12", "leaves": "07:40", "price": 180}, {"number": "TK 34", "leaves": "15:05", "price": 120}]
+    return [
+        {"number": "TK 12", "leaves": "07:40", "price": 180},
+        {"number": "TK 34", "leaves": "15:05", "price": 120},
+    ]
 
 
 script = [
@@ -32,18 +35,28 @@ script = [
 
 
 def main() -> None:
-    model = None if os.environ.get("TOOLKIT_MODEL") or os.environ.get("OPENAI_API_KEY") else ScriptedModel(script)
+    model = (
+        None
+        if os.environ.get("TOOLKIT_MODEL") or os.environ.get("OPENAI_API_KEY")
+        else ScriptedModel(script)
+    )
 
     first = run_agent_with_tools(
-        "Is there a flight from Lisbon to Oslo tomorrow?", instructions="Answer in one line.", model=model
+        "Is there a flight from Lisbon to Oslo tomorrow?",
+        instructions="Answer in one line.",
+        model=model,
     )
     print(f"{first}  [messages: {len(first.messages)}, new calls: {len(first.calls)}]")
 
     second = run_agent_with_tools("Which one is cheaper?", history=first, model=model)
-    print(f"{second}  [messages: {len(second.messages)}, new calls: {len(second.calls)}]")
+    print(
+        f"{second}  [messages: {len(second.messages)}, new calls: {len(second.calls)}]"
+    )
 
     saved = second.to_json()  # a text: put it into a file, a database, a cookie
-    third = run_agent_with_tools("And which one leaves earlier?", history=RunResult.from_json(saved), model=model)
+    third = run_agent_with_tools(
+        "And which one leaves earlier?", history=RunResult.from_json(saved), model=model
+    )
     print(f"{third}  [messages: {len(third.messages)}, new calls: {len(third.calls)}]")
 
 

@@ -23,22 +23,32 @@ def book_table(day: date, people: int = 2) -> str:
         people: How many come.
     """
     if day < TODAY:
-        raise ToolError(f"{day} is over. Today is {TODAY}.")  # goes to the model, word for word
+        raise ToolError(
+            f"{day} is over. Today is {TODAY}."
+        )  # goes to the model, word for word
     return f"booked: {day:%A, %d %B %Y}, {people} people"
 
 
 script = [
-    ToolCall("", "book_table", {"day": "June 31st", "people": 4}),  # no date, and no such day
-    ToolCall("", "book_table", {"day": "2003-06-30", "people": 4}),  # a date, but long ago
+    ToolCall(
+        "", "book_table", {"day": "June 31st", "people": 4}
+    ),  # no date, and no such day
+    ToolCall(
+        "", "book_table", {"day": "2003-06-30", "people": 4}
+    ),  # a date, but long ago
     ToolCall("", "book_table", {"day": "2030-06-30", "people": 4}),
     "A table for four is booked for Sunday, 30 June. June has no 31st.",
 ]
 
 
 def main() -> None:
-    result = run_agent_with_tools("A table for four on June 31st, please.", model=ScriptedModel(script))
+    result = run_agent_with_tools(
+        "A table for four on June 31st, please.", model=ScriptedModel(script)
+    )
     for call in result.calls:
-        print(f"{'error ' if call.is_error else 'result'}  {dict(call.arguments)}\n        {call.content}")
+        print(
+            f"{'error ' if call.is_error else 'result'}  {dict(call.arguments)}\n        {call.content}"
+        )
     print(f"answer  {result}")
 
 

@@ -15,7 +15,14 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from toolkit import ScriptedModel, ToolCall, ToolContext, resume, run_agent_with_tools, tool
+from toolkit import (
+    ScriptedModel,
+    ToolCall,
+    ToolContext,
+    resume,
+    run_agent_with_tools,
+    tool,
+)
 from toolkit.audit import verify
 from toolkit.store import SQLiteStore
 
@@ -37,7 +44,9 @@ def find_account(owner: str, context: ToolContext) -> str:
 def book_transfer(owner: str, euros: int, context: ToolContext) -> str:
     """Transfer money. Use it once the account is known."""
     bank = context.deps
-    print(f"    book_transfer to {owner} runs in the {bank.process} process", flush=True)
+    print(
+        f"    book_transfer to {owner} runs in the {bank.process} process", flush=True
+    )
     with bank.books.open("a", encoding="utf-8") as books:
         books.write(f"{owner} {euros}\n")
     if owner == "Bob" and bank.process == "first":
@@ -53,13 +62,20 @@ def list_transfers(context: ToolContext) -> list[str]:
 
 def play(request):
     """The model's part, from what it has read so far."""
-    results = [result.content for message in request.messages for result in message.tool_results]
+    results = [
+        result.content
+        for message in request.messages
+        for result in message.tool_results
+    ]
     match results:
         case []:
             return ToolCall("c1", "find_account", {"owner": "Ada"})
         case [_]:
             people = {"c2": "Ada", "c3": "Bob", "c4": "Eve"}
-            return [ToolCall(i, "book_transfer", {"owner": name, "euros": 9}) for i, name in people.items()]
+            return [
+                ToolCall(i, "book_transfer", {"owner": name, "euros": 9})
+                for i, name in people.items()
+            ]
         case [_, ada, bob, eve]:
             print(f"    the model reads: {ada} | {bob} | {eve}")
             return ToolCall("c5", "list_transfers", {})
@@ -69,7 +85,11 @@ def play(request):
 
 def begin(folder: Path) -> None:
     """What the first process does, until it dies."""
-    run_agent_with_tools("Send 9 euros each to Ada, Bob and Eve.", run_id="pay-day", **setting(folder, "first"))
+    run_agent_with_tools(
+        "Send 9 euros each to Ada, Bob and Eve.",
+        run_id="pay-day",
+        **setting(folder, "first"),
+    )
 
 
 def setting(folder: Path, process: str) -> dict:
@@ -91,10 +111,14 @@ def main() -> None:
         print(verify(folder / "audit.jsonl"))
 
         given = setting(folder, "second")
-        print(f"the store has {[(run.id, run.status) for run in given['store'].runs()]}")
+        print(
+            f"the store has {[(run.id, run.status) for run in given['store'].runs()]}"
+        )
         result = resume("pay-day", **given)
         print(result)
-        print(f"the store has {[(run.id, run.status) for run in given['store'].runs()]}")
+        print(
+            f"the store has {[(run.id, run.status) for run in given['store'].runs()]}"
+        )
         given["store"].close()
 
 

@@ -13,12 +13,26 @@ import re
 import sys
 
 from toolkit import ScriptedModel, ToolCall, ToolRegistry
-from toolkit.evals import Case, contains, evaluate
+from toolkit.evals.evaluation import Case, contains, evaluate
 
 CITIES = ("Lima", "Oslo", "Cairo", "Porto", "Quito")
 CASES = [
-    *(Case(f"What will the weather be in {city} tomorrow?", "get_forecast", {"city": city}) for city in CITIES),
-    *(Case(f"Which events are on in {city} tonight?", "find_events", {"city": contains(city)}) for city in CITIES),
+    *(
+        Case(
+            f"What will the weather be in {city} tomorrow?",
+            "get_forecast",
+            {"city": city},
+        )
+        for city in CITIES
+    ),
+    *(
+        Case(
+            f"Which events are on in {city} tonight?",
+            "find_events",
+            {"city": contains(city)},
+        )
+        for city in CITIES
+    ),
     Case("Thank you!", None),
     Case("Who are you?", None),
 ]
@@ -27,7 +41,9 @@ VAGUE = "Gets data."
 
 
 def get_forecast(city: str, days: int = 1) -> str:
-    raise NotImplementedError("an evaluation runs no tool that is not of the tier 'read'")
+    raise NotImplementedError(
+        "an evaluation runs no tool that is not of the tier 'read'"
+    )
 
 
 def find_events(city: str) -> str:
@@ -37,7 +53,11 @@ def find_events(city: str) -> str:
 def make_tools(forecast: str) -> ToolRegistry:
     tools = ToolRegistry()
     tools.register_function("get_forecast", forecast, get_forecast)
-    tools.register_function("find_events", "Which events are on in a city, such as concerts, tonight.", find_events)
+    tools.register_function(
+        "find_events",
+        "Which events are on in a city, such as concerts, tonight.",
+        find_events,
+    )
     return tools
 
 
@@ -45,10 +65,17 @@ def play(request):
     """The model's part: the tool that shares most words with the request, if it shares two."""
     prompt = request.messages[-1].text
     asked = set(re.findall(r"\w+", prompt.lower()))
-    shared = {tool.name: len(asked & set(re.findall(r"\w+", tool.description.lower()))) for tool in request.tools}
+    shared = {
+        tool.name: len(asked & set(re.findall(r"\w+", tool.description.lower())))
+        for tool in request.tools
+    }
     best = max(shared, key=shared.get)
     city = re.search(r" in (\w+)", prompt)
-    return ToolCall("", best, {"city": city[1]}) if shared[best] > 1 and city else "You are welcome."
+    return (
+        ToolCall("", best, {"city": city[1]})
+        if shared[best] > 1 and city
+        else "You are welcome."
+    )
 
 
 def main() -> int:

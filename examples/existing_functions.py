@@ -30,7 +30,12 @@ registry.register_tool(
     schema={
         "type": "object",
         "properties": {
-            "data": {"type": "array", "items": {"type": "number"}, "minItems": 1, "description": "In any order."},
+            "data": {
+                "type": "array",
+                "items": {"type": "number"},
+                "minItems": 1,
+                "description": "In any order.",
+            },
         },
         "required": ["data"],
     },
@@ -48,7 +53,11 @@ script = [
 
 
 def main() -> None:
-    model = None if os.environ.get("TOOLKIT_MODEL") or os.environ.get("OPENAI_API_KEY") else ScriptedModel(script)
+    model = (
+        None
+        if os.environ.get("TOOLKIT_MODEL") or os.environ.get("OPENAI_API_KEY")
+        else ScriptedModel(script)
+    )
     prompt = "What is 100 °F in °C? What do 3 people pay for a bill of 84 without a tip? The median of 3, 1, 400?"
     result = run_agent_with_tools(prompt, model=model, tools=registry)
     for call in result.calls:

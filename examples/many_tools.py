@@ -26,7 +26,9 @@ def list_orders(customer: int) -> list[dict]:
     return [{"number": 31}, {"number": 32}]
 
 
-@tool(registry=registry, permission="sensitive", keywords=("send back", "changed my mind"))
+@tool(
+    registry=registry, permission="sensitive", keywords=("send back", "changed my mind")
+)
 def cancel_order(number: int) -> str:
     """Cancel an order that is not sent yet."""
     return f"order {number} is cancelled"
@@ -36,9 +38,21 @@ def note(name: str) -> str:
     return f"noted: {name}"
 
 
-for thing in ("invoice", "contract", "photo", "playlist", "report", "ticket", "survey", "newsletter", "coupon"):
+for thing in (
+    "invoice",
+    "contract",
+    "photo",
+    "playlist",
+    "report",
+    "ticket",
+    "survey",
+    "newsletter",
+    "coupon",
+):
     for verb in ("print", "archive", "rename"):
-        registry.register_function(f"{verb}_{thing}", f"{verb.capitalize()} the {thing} of that name.", note)
+        registry.register_function(
+            f"{verb}_{thing}", f"{verb.capitalize()} the {thing} of that name.", note
+        )
 
 
 def main() -> None:
@@ -56,20 +70,33 @@ def main() -> None:
         "Hello!",
     ):
         show([Message("user", request)])
-    talk = [Message("user", "Print the coupon of May"), Message("assistant", "Done."), Message("user", "And of June?")]
+    talk = [
+        Message("user", "Print the coupon of May"),
+        Message("assistant", "Done."),
+        Message("user", "And of June?"),
+    ]
     show(talk)
 
     finder = registry.register_tool(find_tools(registry))
     query = {"query": "who is the customer"}  # as the model would ask
     found = registry.call(finder.name, query).content
     call = Message("assistant", tool_calls=(ToolCall("c1", finder.name, query),))
-    show([Message("user", "Cancel my last order"), call, Message("tool", tool_results=(ToolResult("c1", found),))])
+    show(
+        [
+            Message("user", "Cancel my last order"),
+            call,
+            Message("tool", tool_results=(ToolResult("c1", found),)),
+        ]
+    )
 
     cases = [
         ("Cancel my last order", ["find_customer", "list_orders", "cancel_order"]),
         ("Rename a photo", "rename_photo"),
     ]
-    for name, way in {"best(3)": best(3), "best(3, always=[…])": best(3, always=[find_customer, list_orders])}.items():
+    for name, way in {
+        "best(3)": best(3),
+        "best(3, always=[…])": best(3, always=[find_customer, list_orders]),
+    }.items():
         print(f"{name}: {recall_at(cases, way, registry)}")
 
 

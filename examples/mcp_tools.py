@@ -10,7 +10,15 @@ import os
 import sys
 from typing import Any
 
-from toolkit import ScriptedModel, ToolCall, ToolError, ToolRegistry, mcp, run_agent_with_tools, tool
+from toolkit import (
+    ScriptedModel,
+    ToolCall,
+    ToolError,
+    ToolRegistry,
+    mcp,
+    run_agent_with_tools,
+    tool,
+)
 
 library = ToolRegistry()
 BOOKS = {"The Dispossessed": 4, "Solaris": 0}
@@ -41,22 +49,40 @@ def lend_book(title: str, reader: str) -> str:
 
 
 def pick_model(*script: Any) -> ScriptedModel | None:
-    return None if os.environ.get("TOOLKIT_MODEL") or os.environ.get("OPENAI_API_KEY") else ScriptedModel(script)
+    return (
+        None
+        if os.environ.get("TOOLKIT_MODEL") or os.environ.get("OPENAI_API_KEY")
+        else ScriptedModel(script)
+    )
 
 
 def main() -> None:
-    with mcp.connect([sys.executable, __file__, "serve"], name="library", env=dict(os.environ)) as server:
-        print("the server's tools:", [f"{tool.name} ({tool.permission})" for tool in server.tools])
+    with mcp.connect(
+        [sys.executable, __file__, "serve"], name="library", env=dict(os.environ)
+    ) as server:
+        print(
+            "the server's tools:",
+            [f"{tool.name} ({tool.permission})" for tool in server.tools],
+        )
         model = pick_model(
-            [ToolCall("", "library_count_copies", {"title": title}) for title in ("Solaris", "Dispossessed")],
+            [
+                ToolCall("", "library_count_copies", {"title": title})
+                for title in ("Solaris", "Dispossessed")
+            ],
             ToolCall("", "library_count_copies", {"title": "The Dispossessed"}),
-            ToolCall("", "lend_book", {"title": "The Dispossessed", "reader": "Shevek"}),
+            ToolCall(
+                "", "lend_book", {"title": "The Dispossessed", "reader": "Shevek"}
+            ),
             "Solaris is out, so I lent The Dispossessed to Shevek.",
         )
         question = "Lend Solaris to Shevek, or else Dispossessed."
-        result = run_agent_with_tools(question, model=model, tools=[*server.tools, lend_book])
+        result = run_agent_with_tools(
+            question, model=model, tools=[*server.tools, lend_book]
+        )
         for call in result.calls:
-            print(f"{call.name}({dict(call.arguments)}) -> {'error: ' * call.is_error}{call.content}")
+            print(
+                f"{call.name}({dict(call.arguments)}) -> {'error: ' * call.is_error}{call.content}"
+            )
         print(result)
 
 

@@ -29,20 +29,49 @@ class Served(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         last, has_tools = body["messages"][-1], "tools" in body
-        shown = {name: body[name] for name in ("model", "temperature", "seed") if name in body}
-        print("    the server is asked:", shown, "with tools" if has_tools else "without tools")
+        shown = {
+            name: body[name]
+            for name in ("model", "temperature", "seed")
+            if name in body
+        }
+        print(
+            "    the server is asked:",
+            shown,
+            "with tools" if has_tools else "without tools",
+        )
         if body["model"] == "away":
             return self.send(503, {"error": {"message": "down for maintenance"}})
         if body["model"] == "plain" and has_tools:
-            return self.send(400, {"error": {"message": "plain does not support tools"}})
+            return self.send(
+                400, {"error": {"message": "plain does not support tools"}}
+            )
         if "snow" in last["content"]:
-            message = {"content": "Final Answer: Take boots." if body["model"] == "plain" else "Take boots."}
+            message = {
+                "content": "Final Answer: Take boots."
+                if body["model"] == "plain"
+                else "Take boots."
+            }
         elif body["model"] == "plain":
-            message = {"content": f"Thought: I look.\nAction: get_weather\nAction Input: {ARGUMENTS}"}
+            message = {
+                "content": f"Thought: I look.\nAction: get_weather\nAction Input: {ARGUMENTS}"
+            }
         else:
             called = {"name": "get_weather", "arguments": ARGUMENTS}
-            message = {"content": None, "tool_calls": [{"id": "c1", "type": "function", "function": called}]}
-        self.send(200, {"choices": [{"message": {"role": "assistant", **message}, "finish_reason": "stop"}]})
+            message = {
+                "content": None,
+                "tool_calls": [{"id": "c1", "type": "function", "function": called}],
+            }
+        self.send(
+            200,
+            {
+                "choices": [
+                    {
+                        "message": {"role": "assistant", **message},
+                        "finish_reason": "stop",
+                    }
+                ]
+            },
+        )
 
     def send(self, status: int, body: dict) -> None:
         content = json.dumps(body).encode()
@@ -69,7 +98,9 @@ def ask(at: dict) -> None:
 
     print("--- another model, where the first is away")
     try:
-        result = run_agent_with_tools(question, tools=tools, model=Model("away", **at, retries=0))
+        result = run_agent_with_tools(
+            question, tools=tools, model=Model("away", **at, retries=0)
+        )
     except ModelError as error:
         print(f"    {error.status}: {error}")
         result = resume(error.run, tools=tools, model=model)
@@ -79,7 +110,9 @@ def ask(at: dict) -> None:
 def main() -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), Served) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        ask({"base_url": f"http://127.0.0.1:{server.server_port}/v1", "api_key": "none"})
+        ask(
+            {"base_url": f"http://127.0.0.1:{server.server_port}/v1", "api_key": "none"}
+        )
         server.shutdown()
 
 

@@ -48,7 +48,11 @@ def run_python(code: str) -> str:
         code: The whole program. It prints what you want to know.
     """
     command = [*find_wall(), os.path.realpath(sys.executable), "-I", "-S", "-"]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    pipes = {
+        "stdin": subprocess.PIPE,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.STDOUT,
+    }
     with subprocess.Popen(command, text=True, errors="replace", **pipes) as process:
         with contextlib.suppress(BrokenPipeError):
             process.stdin.write(code)
@@ -57,7 +61,11 @@ def run_python(code: str) -> str:
         if len(printed) > MOST_CHARACTERS:
             process.kill()
             return f"{printed[:MOST_CHARACTERS]}\n(It printed more, and was ended.)"
-    return f"{printed}(exit status {process.returncode})" if process.returncode else printed
+    return (
+        f"{printed}(exit status {process.returncode})"
+        if process.returncode
+        else printed
+    )
 
 
 def find_wall() -> list[str]:
@@ -65,11 +73,22 @@ def find_wall() -> list[str]:
     program = shutil.which("bwrap")
     if program is None:
         return []
-    wall = [program, "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--clearenv"]
+    wall = [
+        program,
+        "--unshare-all",
+        "--die-with-parent",
+        "--new-session",
+        "--cap-drop",
+        "ALL",
+        "--clearenv",
+    ]
     for path in ("/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", sys.base_prefix):
         wall += ["--ro-bind-try", path, path]
     wall += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--chdir", "/tmp"]
-    tried = subprocess.run([*wall, os.path.realpath(sys.executable), "-I", "-S", "-c", ""], capture_output=True)
+    tried = subprocess.run(
+        [*wall, os.path.realpath(sys.executable), "-I", "-S", "-c", ""],
+        capture_output=True,
+    )
     return wall if tried.returncode == 0 else []
 
 
@@ -88,13 +107,21 @@ ENDLESS = "import os\nwhile True: os.getpid()"
 
 
 def pick_model(*script: Any) -> ScriptedModel | None:
-    return None if os.environ.get("TOOLKIT_MODEL") or os.environ.get("OPENAI_API_KEY") else ScriptedModel(script)
+    return (
+        None
+        if os.environ.get("TOOLKIT_MODEL") or os.environ.get("OPENAI_API_KEY")
+        else ScriptedModel(script)
+    )
 
 
 def main() -> None:
     logging.getLogger("toolkit").setLevel("ERROR")  # what was ended is printed below
     os.environ["SECRET_KEY"] = "not for the model"
-    print("behind bubblewrap" if find_wall() else "without bubblewrap: what it says above stands open")
+    print(
+        "behind bubblewrap"
+        if find_wall()
+        else "without bubblewrap: what it says above stands open"
+    )
     model = pick_model(
         *(ToolCall("", "run_python", {"code": code}) for code in (SUM, LOOK, ENDLESS)),
         "The sum is 233168.",

@@ -24,7 +24,11 @@ def get_weather(city: str, unit: Literal["celsius", "fahrenheit"] = "celsius") -
         city: City name, e.g. "Berlin".
         unit: Temperature unit.
     """
-    made_up = {"tokyo": (18, "raining"), "oslo": (4, "snowing"), "berlin": (22, "sunny")}
+    made_up = {
+        "tokyo": (18, "raining"),
+        "oslo": (4, "snowing"),
+        "berlin": (22, "sunny"),
+    }
     celsius, sky = made_up.get(city.lower(), (20, "cloudy"))
     degrees = celsius if unit == "celsius" else round(celsius * 9 / 5 + 32)
     return f"It is {sky} in {city}, at {degrees} degrees {unit.title()}."
@@ -32,11 +36,17 @@ def get_weather(city: str, unit: Literal["celsius", "fahrenheit"] = "celsius") -
 
 def main() -> None:
     prompt = " ".join(sys.argv[1:]) or "What is the weather in Tokyo?"
-    model = None if os.environ.get("TOOLKIT_MODEL") or os.environ.get("OPENAI_API_KEY") else "local"
+    model = (
+        None
+        if os.environ.get("TOOLKIT_MODEL") or os.environ.get("OPENAI_API_KEY")
+        else "local"
+    )
     print(f"you     {prompt}")
     result = run_agent_with_tools(prompt, model=model, max_turns=5)
     for call in result.calls:
-        print(f"call    {call.name}({', '.join(f'{name}={value!r}' for name, value in call.arguments.items())})")
+        print(
+            f"call    {call.name}({', '.join(f'{name}={value!r}' for name, value in call.arguments.items())})"
+        )
         print(f"result  {call.content}")
     print(f"answer  {result}")
 

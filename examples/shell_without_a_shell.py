@@ -20,9 +20,18 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from toolkit import ScriptedModel, ToolCall, ToolContext, ToolError, run_agent_with_tools, tool
+from toolkit import (
+    ScriptedModel,
+    ToolCall,
+    ToolContext,
+    ToolError,
+    run_agent_with_tools,
+    tool,
+)
 
-Argument = Annotated[str, Field(pattern=r"^(-[A-Za-z0-9]{1,4}|[A-Za-z0-9_][A-Za-z0-9_.]{0,99})$")]
+Argument = Annotated[
+    str, Field(pattern=r"^(-[A-Za-z0-9]{1,4}|[A-Za-z0-9_][A-Za-z0-9_.]{0,99})$")
+]
 
 
 @tool(permission="read")
@@ -42,7 +51,13 @@ def run_program(
         raise ToolError(f"{program} is not installed here.")
     command = [path, *arguments]
     done = subprocess.run(
-        command, cwd=context.deps, env={}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=10
+        command,
+        cwd=context.deps,
+        env={},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=10,
     )
     if done.returncode:
         raise ToolError(f"{program} failed: {done.stderr.strip()}")
@@ -50,20 +65,36 @@ def run_program(
 
 
 def pick_model(*script: Any) -> ScriptedModel | None:
-    return None if os.environ.get("TOOLKIT_MODEL") or os.environ.get("OPENAI_API_KEY") else ScriptedModel(script)
+    return (
+        None
+        if os.environ.get("TOOLKIT_MODEL") or os.environ.get("OPENAI_API_KEY")
+        else ScriptedModel(script)
+    )
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "notes.txt").write_text("milk\nbread\ntea\n")
         model = pick_model(
-            ToolCall("", "run_program", {"program": "wc", "arguments": ["-l", "notes.txt; rm -r ."]}),
-            ToolCall("", "run_program", {"program": "head", "arguments": ["-n1", "../../etc/passwd"]}),
-            ToolCall("", "run_program", {"program": "wc", "arguments": ["-l", "notes.txt"]}),
+            ToolCall(
+                "",
+                "run_program",
+                {"program": "wc", "arguments": ["-l", "notes.txt; rm -r ."]},
+            ),
+            ToolCall(
+                "",
+                "run_program",
+                {"program": "head", "arguments": ["-n1", "../../etc/passwd"]},
+            ),
+            ToolCall(
+                "", "run_program", {"program": "wc", "arguments": ["-l", "notes.txt"]}
+            ),
             "There are 3 lines in notes.txt.",
         )
         question = "How many lines are in notes.txt?"
-        result = run_agent_with_tools(question, model=model, tools=[run_program], deps=Path(folder))
+        result = run_agent_with_tools(
+            question, model=model, tools=[run_program], deps=Path(folder)
+        )
         for call in result.calls:
             print(f"{dict(call.arguments)} -> {call.content.strip()}")
         print(result)

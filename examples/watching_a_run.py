@@ -10,7 +10,16 @@ A script plays the model, always, and takes its time as a real one does.
 import sys
 import time
 
-from toolkit import Message, Reply, ScriptedModel, ToolCall, ToolError, Usage, run_agent_with_tools, tool
+from toolkit import (
+    Message,
+    Reply,
+    ScriptedModel,
+    ToolCall,
+    ToolError,
+    Usage,
+    run_agent_with_tools,
+    tool,
+)
 from toolkit.display import live
 
 
@@ -45,7 +54,10 @@ def play(request):
             ToolCall("c1", "find_trains", {"start": "Oslo", "destination": "Bergen"}),
             ToolCall("c2", "get_weather", {"city": "Bergn"}),
         ],
-        [ToolCall("c3", "get_weather", {"city": "Bergen"}), ToolCall("c4", "book_seat", {"train": "15:05"})],
+        [
+            ToolCall("c3", "get_weather", {"city": "Bergen"}),
+            ToolCall("c4", "book_seat", {"train": "15:05"}),
+        ],
         [],
     ][turn]
     text = "" if calls else "You have seat 12 in the train of 15:05. Take an umbrella."

@@ -31,9 +31,18 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from toolkit import RunResult, ScriptedModel, ToolCall, ToolContext, Verdict, aresume, arun_agent_with_tools, tool
+from toolkit import (
+    RunResult,
+    ScriptedModel,
+    ToolCall,
+    ToolContext,
+    Verdict,
+    aresume,
+    arun_agent_with_tools,
+    tool,
+)
 from toolkit.errors import ApprovalError, StoreError
-from toolkit.models import find_model
+from toolkit.models.model import find_model
 from toolkit.store import SQLiteStore
 
 
@@ -73,12 +82,23 @@ def make_service(store: SQLiteStore) -> Starlette:
         body = await request.json()
         verdict = Verdict(body["decision"], by=body["user"], digest=body["digest"])
         try:
-            run = aresume(request.path_params["run_id"], {body["call"]: verdict}, deps=body["user"], **given)
+            run = aresume(
+                request.path_params["run_id"],
+                {body["call"]: verdict},
+                deps=body["user"],
+                **given,
+            )
             return answer(await while_connected(request, run))
-        except (ApprovalError, StoreError) as error:  # decided before, no such run, or another process has it
+        except (
+            ApprovalError,
+            StoreError,
+        ) as error:  # decided before, no such run, or another process has it
             return JSONResponse({"error": str(error)}, 409)
 
-    routes = [Route("/runs", ask, methods=["POST"]), Route("/runs/{run_id}/verdict", decide, methods=["POST"])]
+    routes = [
+        Route("/runs", ask, methods=["POST"]),
+        Route("/runs/{run_id}/verdict", decide, methods=["POST"]),
+    ]
     return Starlette(routes=routes)
 
 
@@ -105,10 +125,20 @@ async def disconnected(request: Request) -> None:
 
 def answer(result: RunResult) -> JSONResponse:
     waiting = [
-        {"id": call.id, "name": call.name, "arguments": dict(call.arguments), "digest": call.digest}
+        {
+            "id": call.id,
+            "name": call.name,
+            "arguments": dict(call.arguments),
+            "digest": call.digest,
+        }
         for call in result.waiting
     ]
-    body = {"run": result.run.id, "stop_reason": result.stop_reason, "text": result.text, "waiting": waiting}
+    body = {
+        "run": result.run.id,
+        "stop_reason": result.stop_reason,
+        "text": result.text,
+        "waiting": waiting,
+    }
     return JSONResponse(body, 202 if waiting else 200)
 
 
@@ -118,13 +148,17 @@ def answer(result: RunResult) -> JSONResponse:
 def post(port: int, path: str, patience: float = 30, **body):
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=patience)
     with contextlib.closing(connection):
-        connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+        connection.request(
+            "POST", path, json.dumps(body), {"Content-Type": "application/json"}
+        )
         response = connection.getresponse()
         return response.status, json.loads(response.read())
 
 
 async def try_out(store: SQLiteStore) -> None:
-    server = uvicorn.Server(uvicorn.Config(make_service(store), port=0, log_level="critical", ws="none"))
+    server = uvicorn.Server(
+        uvicorn.Config(make_service(store), port=0, log_level="critical", ws="none")
+    )
     serving = asyncio.ensure_future(server.serve())
     while not server.started:
         await asyncio.sleep(0.01)
@@ -134,7 +168,9 @@ async def try_out(store: SQLiteStore) -> None:
         return await asyncio.to_thread(post, port, path, user="Ada", **body)
 
     articles = ["lamp", "chair", "table"]
-    answers = await asyncio.gather(*(ask("/runs", question=f"What is the price of a {name}?") for name in articles))
+    answers = await asyncio.gather(
+        *(ask("/runs", question=f"What is the price of a {name}?") for name in articles)
+    )
     print("three at once:", [body["text"] for _, body in answers])
 
     status, paused = await ask("/runs", question="Order a lamp.")

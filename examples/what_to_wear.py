@@ -14,7 +14,12 @@ import sys
 
 from toolkit import ScriptedModel, ToolCall, run_agent_with_tools, tool
 
-WEATHER = {"Cairo": (35, "sun"), "Lisbon": (27, "sun"), "London": (16, "rain"), "Oslo": (4, "snow")}  # made up
+WEATHER = {
+    "Cairo": (35, "sun"),
+    "Lisbon": (27, "sun"),
+    "London": (16, "rain"),
+    "Oslo": (4, "snow"),
+}  # made up
 
 
 @tool(permission="read")
@@ -47,21 +52,46 @@ def suggest_clothes(difference: float, sky: str) -> list[str]:
         difference: How much warmer it is than at the start, in degrees Celsius; negative where it is colder.
         sky: The sky at the destination, e.g. "rain".
     """
-    clothes = ["a warm coat"] if difference < -10 else ["a sweater"] if difference < 0 else ["a shirt"]
-    return clothes + {"snow": ["boots"], "rain": ["an umbrella"], "sun": ["sunglasses"]}.get(sky, [])
+    clothes = (
+        ["a warm coat"]
+        if difference < -10
+        else ["a sweater"]
+        if difference < 0
+        else ["a shirt"]
+    )
+    return clothes + {
+        "snow": ["boots"],
+        "rain": ["an umbrella"],
+        "sun": ["sunglasses"],
+    }.get(sky, [])
 
 
 def play(request):
     """The model's part: what it says to the results that came so far."""
     prompt = request.messages[0].text
-    results = [json.loads(result.content) for message in request.messages for result in message.tool_results]
+    results = [
+        json.loads(result.content)
+        for message in request.messages
+        for result in message.tool_results
+    ]
     match results:
         case []:
-            return [ToolCall("", "get_weather", {"city": city}) for city in re.findall(r"(?:from|to) (\w+)", prompt)]
+            return [
+                ToolCall("", "get_weather", {"city": city})
+                for city in re.findall(r"(?:from|to) (\w+)", prompt)
+            ]
         case [here, there]:
-            return ToolCall("", "compare_temperatures", {"here": here["celsius"], "there": there["celsius"]})
+            return ToolCall(
+                "",
+                "compare_temperatures",
+                {"here": here["celsius"], "there": there["celsius"]},
+            )
         case [_, there, compared]:
-            return ToolCall("", "suggest_clothes", {"difference": compared["difference"], "sky": there["sky"]})
+            return ToolCall(
+                "",
+                "suggest_clothes",
+                {"difference": compared["difference"], "sky": there["sky"]},
+            )
         case [_, there, compared, clothes]:
             degrees, feels = abs(compared["difference"]), compared["feels"]
             return f"{there['city']} is {degrees:g} degrees {feels} than home: wear {' and '.join(clothes)}."
@@ -70,7 +100,11 @@ def play(request):
 def main() -> None:
     start, destination = sys.argv[1:] or ("Lisbon", "Oslo")
     prompt = f"I fly from {start} to {destination} today. What shall I wear?"
-    model = None if os.environ.get("TOOLKIT_MODEL") or os.environ.get("OPENAI_API_KEY") else ScriptedModel(play)
+    model = (
+        None
+        if os.environ.get("TOOLKIT_MODEL") or os.environ.get("OPENAI_API_KEY")
+        else ScriptedModel(play)
+    )
     result = run_agent_with_tools(prompt, model=model)
     for call in result.calls:
         print(f"{call.name}({dict(call.arguments)}) -> {call.content}")

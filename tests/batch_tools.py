@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from toolkit import Message, ScriptedModel, ToolCall, tool
-from toolkit.registry import ToolRegistry
-from toolkit.scripted import ScriptedRequest
+from toolkit.tools.registry import ToolRegistry
+from toolkit.tools.request import Request
 
 TOOLS = ToolRegistry()
 
@@ -31,14 +31,16 @@ def die_once(path: str) -> str:
     return "still here"
 
 
-def answer(request: ScriptedRequest) -> Any:
+def answer(request: Request) -> Any:
     """Do what the prompt says ("append PATH LINE SECONDS", "die PATH", "fail", or anything), then tell the result."""
     *_, last = request.messages
     if isinstance(last, Message) and last.tool_results:
         return last.tool_results[0].content
     match last.text.split():
         case ["append", path, line, seconds]:
-            return ToolCall("a", "append", {"path": path, "line": line, "seconds": float(seconds)})
+            return ToolCall(
+                "a", "append", {"path": path, "line": line, "seconds": float(seconds)}
+            )
         case ["die", path]:
             return ToolCall("d", "die_once", {"path": path})
         case ["fail"]:
@@ -49,7 +51,7 @@ def answer(request: ScriptedRequest) -> Any:
 MODEL = ScriptedModel(answer)
 
 
-def count(request: ScriptedRequest) -> Any:
+def count(request: Request) -> Any:
     """Answer with how long the prompt is."""
     return ToolCall("f", "final_answer", {"answer": len(request.messages[-1].text)})
 

@@ -17,10 +17,27 @@ import time
 from pathlib import Path
 from typing import Any
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+NAMES = (
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+    "chrome",
+)
 FLAGS = (
-    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage"),
-    *("--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    *(
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--disable-dev-shm-usage",
+    ),
+    *(
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+    ),
     *("--window-size=1000,1100", "--remote-debugging-pipe"),
 )
 PATIENCE = 60  # seconds
@@ -39,22 +56,31 @@ class Chromium:
         self._answers, writes = os.pipe()
         asked = [program, *FLAGS, f"--user-data-dir={profile}", "about:blank"]
         quiet = os.open(os.devnull, os.O_RDWR)
-        actions = [(os.POSIX_SPAWN_DUP2, fd, place) for fd, place in ((reads, 3), (writes, 4), (quiet, 1), (quiet, 2))]
-        self._process = os.posix_spawn(program, asked, os.environ, file_actions=actions, setpgroup=0)
+        actions = [
+            (os.POSIX_SPAWN_DUP2, fd, place)
+            for fd, place in ((reads, 3), (writes, 4), (quiet, 1), (quiet, 2))
+        ]
+        self._process = os.posix_spawn(
+            program, asked, os.environ, file_actions=actions, setpgroup=0
+        )
         for fd in (reads, writes, quiet):
             os.close(fd)
         self._ids, self._read = itertools.count(1), b""
 
     def open(self, address: str = "about:blank") -> Tab:
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        session = self.call("Target.attachToTarget", targetId=target, flatten=True)[
+            "sessionId"
+        ]
         tab = Tab(self, session)
         return tab.go(address)
 
     def call(self, method: str, session: str = "", **params: Any) -> Any:
         """The answer to one command. Raises RuntimeError for one that the browser refuses."""
         number = next(self._ids)
-        command = {"id": number, "method": method, "params": params} | ({"sessionId": session} if session else {})
+        command = {"id": number, "method": method, "params": params} | (
+            {"sessionId": session} if session else {}
+        )
         os.write(self._commands, json.dumps(command).encode() + b"\0")
         while (answer := self._next()).get("id") != number:
             pass  # what happened meanwhile
@@ -65,7 +91,9 @@ class Chromium:
     def _next(self) -> Any:
         until = time.monotonic() + PATIENCE
         while b"\0" not in self._read:
-            ready, _, _ = select.select([self._answers], [], [], max(until - time.monotonic(), 0))
+            ready, _, _ = select.select(
+                [self._answers], [], [], max(until - time.monotonic(), 0)
+            )
             more = os.read(self._answers, 1_000_000) if ready else b""
             if not more:
                 raise TimeoutError("The browser does not answer.")
@@ -74,7 +102,9 @@ class Chromium:
         return json.loads(message)
 
     def close(self) -> None:
-        os.killpg(self._process, signal.SIGKILL)  # its own group: the browser and what it began
+        os.killpg(
+            self._process, signal.SIGKILL
+        )  # its own group: the browser and what it began
         os.waitpid(self._process, 0)
         os.close(self._commands)
         os.close(self._answers)
@@ -92,11 +122,15 @@ class Tab:
 
     def go(self, address: str) -> Tab:
         self.call("Page.navigate", url=address)
-        return self.wait("document.readyState == 'complete' && location.href != 'about:blank'")
+        return self.wait(
+            "document.readyState == 'complete' && location.href != 'about:blank'"
+        )
 
     def eval(self, script: str) -> Any:
         """What an expression gives, as JSON has it. Raises RuntimeError where it throws."""
-        answer = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        answer = self.call(
+            "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
+        )
         if "exceptionDetails" in answer:
             raise RuntimeError(answer["exceptionDetails"])
         return answer["result"].get("value")
@@ -111,16 +145,27 @@ class Tab:
             except RuntimeError:  # the page changes just now
                 pass
             time.sleep(0.02)
-        raise TimeoutError(f"{script!r} did not come true on: {self.eval('document.body.innerText')!r}")
+        raise TimeoutError(
+            f"{script!r} did not come true on: {self.eval('document.body.innerText')!r}"
+        )
 
     def click(self, selector: str) -> Tab:
         """Click as a mouse does, and wait for the page that comes of it."""
         self.eval("window.left = true")
         find = f"document.querySelector({json.dumps(selector)})"
         self.eval(f"{find}.scrollIntoView({{block: 'center'}})")
-        box = self.eval(f"(r => [r.x + r.width / 2, r.y + r.height / 2])({find}.getBoundingClientRect())")
+        box = self.eval(
+            f"(r => [r.x + r.width / 2, r.y + r.height / 2])({find}.getBoundingClientRect())"
+        )
         for kind in ("mousePressed", "mouseReleased"):
-            self.call("Input.dispatchMouseEvent", type=kind, x=box[0], y=box[1], button="left", clickCount=1)
+            self.call(
+                "Input.dispatchMouseEvent",
+                type=kind,
+                x=box[0],
+                y=box[1],
+                button="left",
+                clickCount=1,
+            )
         return self.wait("!window.left && document.readyState == 'complete'")
 
     def type(self, selector: str, text: str) -> Tab:
@@ -133,7 +178,12 @@ class Tab:
         self.eval("window.left = true")
         for kind in ("keyDown", "keyUp"):
             self.call(
-                "Input.dispatchKeyEvent", type=kind, key="Enter", code="Enter", text="\r", windowsVirtualKeyCode=13
+                "Input.dispatchKeyEvent",
+                type=kind,
+                key="Enter",
+                code="Enter",
+                text="\r",
+                windowsVirtualKeyCode=13,
             )
         return self.wait("!window.left && document.readyState == 'complete'")
 
@@ -145,5 +195,7 @@ class Tab:
         """The whole page as a PNG."""
         feature = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[feature])
-        shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True)
+        shot = self.call(
+            "Page.captureScreenshot", format="png", captureBeyondViewport=True
+        )
         path.write_bytes(base64.b64decode(shot["data"]))

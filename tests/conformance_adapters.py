@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from toolkit import Model, ModelInfo, RunResult, ToolRegistry, arun_agent_with_tools, run_agent_with_tools
-from toolkit.arguments import parse
+from toolkit import (
+    Model,
+    ModelInfo,
+    RunResult,
+    ToolRegistry,
+    arun_agent_with_tools,
+    run_agent_with_tools,
+)
+from toolkit.calls.parsing import parse
 from toolkit.dialects.chat_stream import Assembly
 from toolkit.dialects.leaked import read_text
 from toolkit.dialects.react_text import read_react
-from toolkit.strict import strict_form
+from toolkit.tools.strict import strict_form
 
 __all__ = ["arguments", "loop", "schema", "stream", "strict", "text", "wire"]
 
@@ -43,24 +50,52 @@ def arguments(function: Callable[..., Any], raw: Any) -> dict[str, Any]:
 
 
 def loop(
-    base_url: str, api_key: str, model: str, tools: list[Any], system: str | None, user: str, max_turns: int
+    base_url: str,
+    api_key: str,
+    model: str,
+    tools: list[Any],
+    system: str | None,
+    user: str,
+    max_turns: int,
 ) -> str:
     """The final text; raises where a run ended without one."""
     result = run_agent_with_tools(
-        user, model=model, base_url=base_url, api_key=api_key, tools=tools, instructions=system, max_turns=max_turns
+        user,
+        model=model,
+        base_url=base_url,
+        api_key=api_key,
+        tools=tools,
+        instructions=system,
+        max_turns=max_turns,
     )
     if result.stop_reason != "max_turns" or not result.text:
         result.raise_for_stop()
     return result.text
 
 
-def text(raw: str, tools: list[dict[str, Any]], family: str, format: str, reasoning_prefilled: bool) -> dict[str, Any]:
+def text(
+    raw: str,
+    tools: list[dict[str, Any]],
+    family: str,
+    format: str,
+    reasoning_prefilled: bool,
+) -> dict[str, Any]:
     """The calls in a raw text. ReAct's final answer belongs to its own wire, so the family counts there."""
-    known = {entry["function"]["name"]: entry["function"].get("parameters", {}) for entry in tools}
+    known = {
+        entry["function"]["name"]: entry["function"].get("parameters", {})
+        for entry in tools
+    }
     read = read_text(raw, known, reasoning_prefilled=reasoning_prefilled)
     calls = []
     for name, given in read.calls:
-        calls.append({"name": name, "arguments": parse(given).arguments if isinstance(given, str) else given})
+        calls.append(
+            {
+                "name": name,
+                "arguments": parse(given).arguments
+                if isinstance(given, str)
+                else given,
+            }
+        )
     content, reasoning = read.text, read.reasoning
     if family == "react" and not calls:
         step = read_react(raw)
@@ -74,10 +109,16 @@ def stream(chunks: list[dict[str, Any]]) -> dict[str, Any]:
     for chunk in chunks:
         assembly.add(chunk)
     choice = assembly.body()["choices"][0]
-    calls = [{"id": call.get("id"), **call["function"]} for call in choice["message"].get("tool_calls") or []]
+    calls = [
+        {"id": call.get("id"), **call["function"]}
+        for call in choice["message"].get("tool_calls") or []
+    ]
     return {
         "content": choice["message"].get("content"),
-        "tool_calls": [{key: call.get(key) for key in ("id", "name", "arguments")} for call in calls],
+        "tool_calls": [
+            {key: call.get(key) for key in ("id", "name", "arguments")}
+            for call in calls
+        ],
         "finish_reason": choice.get("finish_reason"),
     }
 
@@ -98,7 +139,11 @@ def wire(
         "max_turns": max_turns,
         "tool_choice": choice["name"] if isinstance(choice, dict) else choice,
         "on_text": shown.append if stream else None,
-        **{key: options[key] for key in ("parallel_tool_calls", "store", "previous_response_id") if key in options},
+        **{
+            key: options[key]
+            for key in ("parallel_tool_calls", "store", "previous_response_id")
+            if key in options
+        },
     }
     if "store" in asked:
         asked["extra_body"] = {"store": asked.pop("store")}
@@ -117,8 +162,19 @@ def wire(
 
 
 def _told(result: RunResult) -> dict[str, Any]:
-    calls = [{"name": call.name, "arguments": dict(call.arguments)} for call in result.calls]
-    return {"text": result.text, "calls": calls, "stop_reason": _WORDS.get(result.stop_reason, result.stop_reason)}
+    calls = [
+        {"name": call.name, "arguments": dict(call.arguments)} for call in result.calls
+    ]
+    return {
+        "text": result.text,
+        "calls": calls,
+        "stop_reason": _WORDS.get(result.stop_reason, result.stop_reason),
+    }
 
 
-_WORDS = {"answered": "stop", "truncated": "length", "refused": "refusal", "max_turns": "max_turns"}
+_WORDS = {
+    "answered": "stop",
+    "truncated": "length",
+    "refused": "refusal",
+    "max_turns": "max_turns",
+}

@@ -20,9 +20,22 @@ settings.load_profile("toolkit")
 
 # What would make a test depend on the machine it runs on.
 OUTSIDE_SETTINGS = (
-    *("TOOLKIT_MODEL", "OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"),
+    *(
+        "TOOLKIT_MODEL",
+        "OPENAI_API_KEY",
+        "OPENAI_BASE_URL",
+        "OPENAI_ORG_ID",
+        "OPENAI_PROJECT_ID",
+    ),
     *("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"),
-    *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"),
+    *(
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "ALL_PROXY",
+        "http_proxy",
+        "https_proxy",
+        "all_proxy",
+    ),
 )
 
 
@@ -32,7 +45,11 @@ def only_loopback() -> Iterator[None]:
 
     It holds for the whole session, so that a thread that outlives its test is held as well.
     """
-    connect, connect_ex, getaddrinfo = socket.socket.connect, socket.socket.connect_ex, socket.getaddrinfo
+    connect, connect_ex, getaddrinfo = (
+        socket.socket.connect,
+        socket.socket.connect_ex,
+        socket.getaddrinfo,
+    )
 
     def connect_near(self: socket.socket, address: Any) -> None:
         _refuse_far(address)
@@ -54,7 +71,11 @@ def only_loopback() -> Iterator[None]:
 
 
 def _refuse_far(address: Any) -> None:
-    if not isinstance(address, tuple) or address[0] in (None, "localhost", b"localhost"):
+    if not isinstance(address, tuple) or address[0] in (
+        None,
+        "localhost",
+        b"localhost",
+    ):
         return  # a path (a Unix socket), or this machine by name
     host = os.fsdecode(address[0])
     try:
@@ -62,7 +83,9 @@ def _refuse_far(address: Any) -> None:
     except ValueError:
         near = False
     if not near:
-        raise RuntimeError(f"A test tried to reach {host!r}. Tests talk to servers on loopback only.")
+        raise RuntimeError(
+            f"A test tried to reach {host!r}. Tests talk to servers on loopback only."
+        )
 
 
 @pytest.fixture(autouse=True)
@@ -78,7 +101,9 @@ def registry() -> toolkit.ToolRegistry:
     return toolkit.ToolRegistry()
 
 
-@pytest.fixture(params=["sync", "async"], scope="module")  # it holds no state, and so serves property tests too
+@pytest.fixture(
+    params=["sync", "async"], scope="module"
+)  # it holds no state, and so serves property tests too
 def run(request: pytest.FixtureRequest) -> Callable[..., toolkit.RunResult]:
     """`run(prompt, **options)` through each of the two drivers: whoever asks for it is tested with both."""
     if request.param == "sync":

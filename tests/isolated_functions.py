@@ -37,7 +37,9 @@ class NoSuchCity(Exception):
 
 
 @isolated(timeout=20)
-def move(point: Point, days: int = 1, *, colour: Colour = Colour.RED) -> tuple[Point, Colour]:
+def move(
+    point: Point, days: int = 1, *, colour: Colour = Colour.RED
+) -> tuple[Point, Colour]:
     """Move a point in time.
 
     Args:
@@ -87,7 +89,12 @@ def surroundings() -> tuple[dict[str, str], str, list[str], list[int]]:
         except OSError:
             continue  # the listing itself
     (open("left.txt", "w")).close()
-    return dict(os.environ), os.getcwd(), [links[n] for n in sorted(links)], sorted(links)
+    return (
+        dict(os.environ),
+        os.getcwd(),
+        [links[n] for n in sorted(links)],
+        sorted(links),
+    )
 
 
 # What goes wrong
@@ -235,7 +242,9 @@ def note(folder: str) -> None:
 def start_some(folder: str, count: int = 3) -> None:
     """Processes with sessions of their own, whose parents are gone at once; wait for them."""
     for _ in range(count):
-        subprocess.Popen([sys.executable, "-I", "-S", "-c", _ESCAPE.format(folder=folder)])
+        subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _ESCAPE.format(folder=folder)]
+        )
     while len(os.listdir(folder)) < count:
         time.sleep(0.01)
 

@@ -61,7 +61,16 @@ def call(number, name, arguments):
         send(
             id=number,
             result=act.get("result")
-            or {"content": [{"type": "text", "text": json.dumps({"pid": os.getpid(), "arguments": arguments})}]},
+            or {
+                "content": [
+                    {
+                        "type": "text",
+                        "text": json.dumps(
+                            {"pid": os.getpid(), "arguments": arguments}
+                        ),
+                    }
+                ]
+            },
         )
 
 

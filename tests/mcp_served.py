@@ -57,4 +57,11 @@ def wait(seconds: float) -> str:
 if __name__ == "__main__":
     transport, *rest = sys.argv[1:]
     port, tiers = int(rest[0]) if rest else 0, rest[1:] or ["read", "write"]
-    mcp.serve(registry, name="shop", transport=transport, port=port, tiers=tiers, deps="Good day")
+    mcp.serve(
+        registry,
+        name="shop",
+        transport=transport,
+        port=port,
+        tiers=tiers,
+        deps="Good day",
+    )

@@ -27,11 +27,11 @@ import toolkit
 from toolkit import ScriptedModel, ToolCall, ToolRegistry
 from toolkit.audit import AuditLog, verify
 from toolkit.errors import StoreError
-from toolkit.loop import Run, StopReason
 from toolkit.messages import ToolResult
-from toolkit.results import reader
-from toolkit.scripted import ScriptedRequest
+from toolkit.runs.loop import Run, StopReason
+from toolkit.runs.results import reader
 from toolkit.store import SQLiteStore
+from toolkit.tools.request import Request
 
 
 class Clock:
@@ -66,8 +66,8 @@ class TickingStore(SQLiteStore):
         super().__init__(path)
         self.diary = diary
 
-    def ended(self, run: Any, call: ToolCall, tool: Any, result: Any) -> None:
-        super().ended(run, call, tool, result)
+    def ended(self, run_id: str, turn: int, call: Any, result: Any) -> None:
+        super().ended(run_id, turn, call, result)
         self.diary.write("kept", call.id)
         clock.tick()
 
@@ -83,7 +83,12 @@ class Diary:
         os.write(self.file, f"{what} {key}\n".encode())
 
     def read(self) -> list[tuple[str, str]]:
-        return [(what, key) for what, _, key in (line.partition(" ") for line in self.path.read_text().splitlines())]
+        return [
+            (what, key)
+            for what, _, key in (
+                line.partition(" ") for line in self.path.read_text().splitlines()
+            )
+        ]
 
 
 def die_in_sqlite_and_on_disk_too() -> None:
@@ -147,19 +152,28 @@ EIGHT_TURNS: list[Any] = [
     [ask("put_in_line", "7a"), ask("put_in_line", "7b")],
     "the end",
 ]
-THREE_TURNS: list[Any] = [[ask("look", "1a"), ask("put", "1b")], ask("put_async", "2"), "the end"]
+THREE_TURNS: list[Any] = [
+    [ask("look", "1a"), ask("put", "1b")],
+    ask("put_async", "2"),
+    "the end",
+]
 
 
 def play(turns: list[Any], prefix: str = "") -> ScriptedModel:
     """The model's turn is known from the messages, so that it goes on in another process."""
 
-    def reply(request: ScriptedRequest) -> Any:
+    def reply(request: Request) -> Any:
         clock.tick()
         turn = turns[sum(message.role == "assistant" for message in request.messages)]
         calls = [turn] if isinstance(turn, ToolCall) else turn
         if isinstance(calls, str):
             return calls
-        return [ToolCall(prefix + c.id, c.name, (c.raw and {}) or {"key": prefix + c.id}, c.raw) for c in calls]
+        return [
+            ToolCall(
+                prefix + c.id, c.name, (c.raw and {}) or {"key": prefix + c.id}, c.raw
+            )
+            for c in calls
+        ]
 
     return ScriptedModel(reply)
 
@@ -183,7 +197,11 @@ def live(folder: Path, driver: str) -> None:
     }
     is_kept = bool(store.runs())
     if driver == "sync":
-        result = toolkit.resume("r", **options) if is_kept else toolkit.run_agent_with_tools("", run_id="r", **options)
+        result = (
+            toolkit.resume("r", **options)
+            if is_kept
+            else toolkit.run_agent_with_tools("", run_id="r", **options)
+        )
     elif is_kept:
         result = asyncio.run(toolkit.aresume("r", **options))
     else:
@@ -211,11 +229,17 @@ def fork(work: Callable[[], None], death: int | None) -> int:
 def wait_for(child: int) -> str:
     status = os.waitpid(child, 0)[1]
     if os.WIFSIGNALED(status):
-        return "killed" if os.WTERMSIG(status) == signal.SIGKILL else f"signal {os.WTERMSIG(status)}"
+        return (
+            "killed"
+            if os.WTERMSIG(status) == signal.SIGKILL
+            else f"signal {os.WTERMSIG(status)}"
+        )
     return "ended" if os.WEXITSTATUS(status) == 0 else "failed"
 
 
-def die_everywhere(folder: Path, driver: str, first: int, step: int, twice: int) -> Iterator[dict[str, Any]]:
+def die_everywhere(
+    folder: Path, driver: str, first: int, step: int, twice: int
+) -> Iterator[dict[str, Any]]:
     """Lives that end at the event `first`, at `step` after it …; each is followed by one to the end.
 
     Of the deaths that `twice` divides, a second life comes in between that ends, too.
@@ -224,7 +248,11 @@ def die_everywhere(folder: Path, driver: str, first: int, step: int, twice: int)
         place = folder / f"{driver}-{death}"
         place.mkdir()
         lives: list[str] = []
-        for end in [death, *([death * 37 % 61 + 1] if death % twice == 0 else []), None]:
+        for end in [
+            death,
+            *([death * 37 % 61 + 1] if death % twice == 0 else []),
+            None,
+        ]:
             lives.append(wait_for(fork(functools.partial(live, place, driver), end)))
             if lives[-1] != "killed":
                 break
@@ -261,7 +289,11 @@ def live_with_others(folder: Path, worker: int, runs: int) -> None:
     mine = {f"{worker}-{number}" for number in range(runs)}
 
     async def drive(run_id: str, is_kept: bool) -> None:
-        options: dict[str, Any] = {"model": play(THREE_TURNS, run_id + ":"), "tools": tools, "store": store}
+        options: dict[str, Any] = {
+            "model": play(THREE_TURNS, run_id + ":"),
+            "tools": tools,
+            "store": store,
+        }
         if not is_kept:
             await toolkit.arun_agent_with_tools("", run_id=run_id, **options)
             return
@@ -275,15 +307,23 @@ def live_with_others(folder: Path, worker: int, runs: int) -> None:
         kept = {run.id: run.status for run in store.runs()}
         left = [run_id for run_id, status in kept.items() if status == "running"]
         new = [run_id for run_id in sorted(mine) if run_id not in kept]
-        await asyncio.gather(*[drive(run_id, True) for run_id in left], *[drive(run_id, False) for run_id in new])
+        await asyncio.gather(
+            *[drive(run_id, True) for run_id in left],
+            *[drive(run_id, False) for run_id in new],
+        )
 
     asyncio.run(drive_all())
 
 
-def live_under_load(folder: Path, workers: int, runs: int, deaths: int) -> Iterator[dict[str, Any]]:
+def live_under_load(
+    folder: Path, workers: int, runs: int, deaths: int
+) -> Iterator[dict[str, Any]]:
     """Several workers, each with many runs, that die at random and are replaced; the last ones live."""
     chance = random.Random(7)
-    ends = {worker: [chance.randrange(50, 600) for _ in range(deaths)] for worker in range(workers)}
+    ends = {
+        worker: [chance.randrange(50, 600) for _ in range(deaths)]
+        for worker in range(workers)
+    }
 
     def begin(worker: int) -> int:
         end = ends[worker].pop() if ends[worker] else None
@@ -294,11 +334,15 @@ def live_under_load(folder: Path, workers: int, runs: int, deaths: int) -> Itera
     while alive:
         child, status = os.wait()
         worker = alive.pop(child)
-        lives.append("killed" if os.WIFSIGNALED(status) else "ended" if status == 0 else "failed")
+        lives.append(
+            "killed" if os.WIFSIGNALED(status) else "ended" if status == 0 else "failed"
+        )
         if os.WIFSIGNALED(status):
             alive[begin(worker)] = worker
     # What a worker drove that died last was left by the others, for they could not know.
-    lives.append(wait_for(fork(functools.partial(live_with_others, folder, workers, 0), None)))
+    lives.append(
+        wait_for(fork(functools.partial(live_with_others, folder, workers, 0), None))
+    )
     store = SQLiteStore(folder / "runs.db")
     check = check_integrity(folder)
     yield {

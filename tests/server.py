@@ -83,21 +83,41 @@ class Request:
     at: float
 
 
-def call(name: str, arguments: Any = "{}", id: str | None = "c1", **extra: Any) -> dict[str, Any]:
+def call(
+    name: str, arguments: Any = "{}", id: str | None = "c1", **extra: Any
+) -> dict[str, Any]:
     """A tool call on the wire; arguments other than text become JSON text."""
     text = arguments if isinstance(arguments, str) else json.dumps(arguments)
-    made = {"id": id, "type": "function", "function": {"name": name, "arguments": text}, **extra}
+    made = {
+        "id": id,
+        "type": "function",
+        "function": {"name": name, "arguments": text},
+        **extra,
+    }
     return {key: value for key, value in made.items() if value is not None}
 
 
-def answer(text: str | None = None, *calls: Any, finish: str | None = None, **extra: Any) -> dict[str, Any]:
+def answer(
+    text: str | None = None, *calls: Any, finish: str | None = None, **extra: Any
+) -> dict[str, Any]:
     """A response body; `extra` goes into its message."""
     message: dict[str, Any] = {"role": "assistant", "content": text, **extra}
     if calls:
         message["tool_calls"] = list(calls)
-    choice = {"index": 0, "message": message, "finish_reason": finish or ("tool_calls" if calls else "stop")}
+    choice = {
+        "index": 0,
+        "message": message,
+        "finish_reason": finish or ("tool_calls" if calls else "stop"),
+    }
     usage = {"prompt_tokens": 9, "completion_tokens": 5, "total_tokens": 14}
-    return {"id": "r1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage}
+    return {
+        "id": "r1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "m",
+        "choices": [choice],
+        "usage": usage,
+    }
 
 
 class ChatServer(ThreadingHTTPServer):
@@ -120,8 +140,13 @@ class ChatServer(ThreadingHTTPServer):
         self.lock = threading.Lock()
 
     def server_bind(self) -> None:
-        TCPServer.server_bind(self)  # HTTPServer would ask the name service for this machine's full name
-        self.server_name, self.server_port = self.server_address[0], self.server_address[1]
+        TCPServer.server_bind(
+            self
+        )  # HTTPServer would ask the name service for this machine's full name
+        self.server_name, self.server_port = (
+            self.server_address[0],
+            self.server_address[1],
+        )
 
     @property
     def base_url(self) -> str:
@@ -132,11 +157,16 @@ class ChatServer(ThreadingHTTPServer):
         return [request.body for request in self.requests]
 
     def __enter__(self) -> ChatServer:
-        threading.Thread(target=self.serve_forever, args=(0.01,), name="chat-server").start()
+        threading.Thread(
+            target=self.serve_forever, args=(0.01,), name="chat-server"
+        ).start()
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.closing.set()
         self.shutdown()
@@ -178,13 +208,19 @@ class _Connection(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         headers = {name.lower(): value for name, value in self.headers.items()}
         with self.server.lock:
-            self.server.requests.append(Request(body, headers, self.path, self.number, at))
+            self.server.requests.append(
+                Request(body, headers, self.path, self.number, at)
+            )
             complaint = find_complaint(body)
             if complaint is None and not self.server.plays:
                 complaint = "The script has ended."
             if complaint is not None:
                 self.server.refused.append(complaint)
-            play = Fault(400, complaint) if complaint is not None else self.server.plays.popleft()
+            play = (
+                Fault(400, complaint)
+                if complaint is not None
+                else self.server.plays.popleft()
+            )
         self.perform(play)
 
     def perform(self, play: Any) -> None:
@@ -192,7 +228,9 @@ class _Connection(BaseHTTPRequestHandler):
             self.server.closing.wait(play.seconds)
             self.perform(play.play)
         elif isinstance(play, Reset):
-            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.connection.setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+            )
             self.close_connection = True
         elif isinstance(play, Cut):
             self.send(200, b'{"choices": [', promised=1000)
@@ -200,16 +238,43 @@ class _Connection(BaseHTTPRequestHandler):
         elif isinstance(play, Raw):
             self.send(200, play.body)
         elif isinstance(play, Events):
-            lines = [f"data: {json.dumps(chunk, ensure_ascii=False)}\n\n" for chunk in play.chunks]
-            self.send(200, "".join([*lines, "data: [DONE]\n\n" if play.whole else ""]).encode(), _EVENT_STREAM)
+            lines = [
+                f"data: {json.dumps(chunk, ensure_ascii=False)}\n\n"
+                for chunk in play.chunks
+            ]
+            self.send(
+                200,
+                "".join([*lines, "data: [DONE]\n\n" if play.whole else ""]).encode(),
+                _EVENT_STREAM,
+            )
         elif isinstance(play, Fault):
-            told = {"error": {"message": play.message, "type": "played", "param": None, "code": play.code}}
+            told = {
+                "error": {
+                    "message": play.message,
+                    "type": "played",
+                    "param": None,
+                    "code": play.code,
+                }
+            }
             self.send(play.status, json.dumps(told).encode(), play.headers)
         else:
-            self.send(200, json.dumps(answer(play) if isinstance(play, str) else play).encode())
+            self.send(
+                200,
+                json.dumps(answer(play) if isinstance(play, str) else play).encode(),
+            )
 
-    def send(self, status: int, body: bytes, headers: Mapping[str, str] | None = None, promised: int = 0) -> None:
-        fields = {"content-type": "application/json", "content-length": promised or len(body), **(headers or {})}
+    def send(
+        self,
+        status: int,
+        body: bytes,
+        headers: Mapping[str, str] | None = None,
+        promised: int = 0,
+    ) -> None:
+        fields = {
+            "content-type": "application/json",
+            "content-length": promised or len(body),
+            **(headers or {}),
+        }
         head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
         self.wfile.write(f"HTTP/1.1 {status} played\r\n{head}\r\n".encode() + body)
 
@@ -251,7 +316,9 @@ def _complaints_of_tools(tools: Any, names: list[str]) -> Iterator[str]:
             yield f"tools: the name {function['name']!r} is illegal or taken"
         names.append(function["name"])
         parameters = function.get("parameters", {"type": "object", "properties": {}})
-        if parameters.get("type") != "object" or not isinstance(parameters.get("properties"), dict):
+        if parameters.get("type") != "object" or not isinstance(
+            parameters.get("properties"), dict
+        ):
             yield f"tools: the schema of {function['name']!r} is no object with properties"
 
 
@@ -261,7 +328,9 @@ def _complaints_of_choice(body: Mapping[str, Any], names: list[str]) -> Iterator
             yield f"{key}: only allowed when tools are specified"
     choice = body.get("tool_choice", "auto")
     forced = choice["function"]["name"] if isinstance(choice, dict) else None
-    if forced not in (None, *names) or (forced is None and choice not in ("auto", "none", "required")):
+    if forced not in (None, *names) or (
+        forced is None and choice not in ("auto", "none", "required")
+    ):
         yield f"tool_choice: {choice!r} is no choice"
 
 
@@ -283,19 +352,25 @@ def _complaints_of_messages(messages: list[Any]) -> Iterator[str]:
         if open_ids:
             yield f"messages[{position}]: the calls {open_ids} are not answered"
         open_ids = []
-        if role == "system" and any(before["role"] != "system" for before in messages[:position]):
+        if role == "system" and any(
+            before["role"] != "system" for before in messages[:position]
+        ):
             yield f"messages[{position}]: a system message must be at the beginning"
         if role not in ("system", "developer", "user", "assistant"):
             yield f"messages[{position}]: {role!r} is no role"
         if "tool_calls" in message:
-            yield from _complaints_of_calls(message["tool_calls"], position, open_ids, seen)
+            yield from _complaints_of_calls(
+                message["tool_calls"], position, open_ids, seen
+            )
         elif not isinstance(content, (str, list)):
             yield f"messages[{position}]: content must not be null"
     if open_ids:
         yield f"the calls {open_ids} are not answered"
 
 
-def _complaints_of_calls(calls: Any, position: int, open_ids: list[str], seen: set[str]) -> Iterator[str]:
+def _complaints_of_calls(
+    calls: Any, position: int, open_ids: list[str], seen: set[str]
+) -> Iterator[str]:
     where = f"messages[{position}].tool_calls"
     if not isinstance(calls, list) or not calls:
         yield f"{where}: [] is too short"

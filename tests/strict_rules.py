@@ -18,26 +18,75 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-FORMATS = {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}  # guide
+FORMATS = {
+    "date-time",
+    "time",
+    "date",
+    "duration",
+    "email",
+    "hostname",
+    "ipv4",
+    "ipv6",
+    "uuid",
+}  # guide
 TYPES = {"string", "number", "boolean", "integer", "object", "array", "null"}  # guide
-REFUSED = {"allOf", "not", "dependentRequired", "dependentSchemas", "if", "then", "else"}  # guide
+REFUSED = {
+    "allOf",
+    "not",
+    "dependentRequired",
+    "dependentSchemas",
+    "if",
+    "then",
+    "else",
+}  # guide
 REFUSED |= {"oneOf", "uniqueItems", "prefixItems", "default", "discriminator"}  # errors
 # In no list of what is supported: neither in the guide nor in the profile.
-REFUSED |= {"patternProperties", "propertyNames", "unevaluatedProperties", "minProperties", "maxProperties", "nullable"}
-REFUSED |= {"contains", "minContains", "maxContains", "unevaluatedItems", "additionalItems", "dependencies"}
-REFUSED |= {"contentEncoding", "contentMediaType", "contentSchema", "examples", "readOnly", "writeOnly", "deprecated"}
+REFUSED |= {
+    "patternProperties",
+    "propertyNames",
+    "unevaluatedProperties",
+    "minProperties",
+    "maxProperties",
+    "nullable",
+}
+REFUSED |= {
+    "contains",
+    "minContains",
+    "maxContains",
+    "unevaluatedItems",
+    "additionalItems",
+    "dependencies",
+}
+REFUSED |= {
+    "contentEncoding",
+    "contentMediaType",
+    "contentSchema",
+    "examples",
+    "readOnly",
+    "writeOnly",
+    "deprecated",
+}
 PROPERTIES, LEVELS, CHARACTERS, VALUES = 5_000, 10, 120_000, 1_000  # guide
-MANY_VALUES, THEIR_CHARACTERS = 250, 15_000  # guide: of one enum of strings with more than so many values
+MANY_VALUES, THEIR_CHARACTERS = (
+    250,
+    15_000,
+)  # guide: of one enum of strings with more than so many values
 
 
 def check_strict(schema: Any) -> list[str]:
     """Say of each rule that the schema breaks where and which; nothing for a strict schema."""
-    broken = [f"{path}: {rule}" for path, node in _nodes(schema, "") for rule in _rules(node, schema)]
+    broken = [
+        f"{path}: {rule}"
+        for path, node in _nodes(schema, "")
+        for rule in _rules(node, schema)
+    ]
     if not isinstance(schema, Mapping) or schema.get("type") != "object":
         broken.append(": the root has to be an object")  # guide
     else:
         broken += [
-            f": {key} at the root" for key in ("anyOf", "enum", "$ref", "const") if key in schema
+            f": {key} at the root"
+            for key in ("anyOf", "enum", "$ref", "const")
+            if key in schema
         ]  # guide, errors
     return broken + _limits(schema)
 
@@ -76,7 +125,9 @@ def _rules(node: Any, root: Any) -> Iterator[str]:
     if any(sign in str(node.get("pattern", "")) for sign in ("(?=", "(?!", "(?<")):
         yield "the pattern looks around"  # pydantic/pydantic-ai, profiles/openai.py
     if "object" in kinds or "properties" in node:
-        if node.get("additionalProperties") is not False or not isinstance(node.get("properties"), Mapping):
+        if node.get("additionalProperties") is not False or not isinstance(
+            node.get("properties"), Mapping
+        ):
             yield "the object is not closed"  # guide
         elif set(node.get("required", ())) != set(node["properties"]):
             yield "not every property is required"  # guide
@@ -89,18 +140,38 @@ def _rules(node: Any, root: Any) -> Iterator[str]:
 def _limits(schema: Any) -> list[str]:
     nodes = [node for _, node in _nodes(schema, "") if isinstance(node, Mapping)]
     enums = [node["enum"] for node in nodes if "enum" in node]
-    names = [name for node in nodes for key in ("properties", "$defs") for name in node.get(key) or ()]
-    written = [value for enum in enums for value in enum] + [node["const"] for node in nodes if "const" in node]
-    characters = sum(map(len, names)) + sum(len(v) if isinstance(v, str) else len(json.dumps(v)) for v in written)
-    big = [enum for enum in enums if len(enum) > MANY_VALUES and sum(map(len, map(str, enum))) > THEIR_CHARACTERS]
+    names = [
+        name
+        for node in nodes
+        for key in ("properties", "$defs")
+        for name in node.get(key) or ()
+    ]
+    written = [value for enum in enums for value in enum] + [
+        node["const"] for node in nodes if "const" in node
+    ]
+    characters = sum(map(len, names)) + sum(
+        len(v) if isinstance(v, str) else len(json.dumps(v)) for v in written
+    )
+    big = [
+        enum
+        for enum in enums
+        if len(enum) > MANY_VALUES and sum(map(len, map(str, enum))) > THEIR_CHARACTERS
+    ]
     counted = {
-        "properties": (sum(len(node.get("properties") or ()) for node in nodes), PROPERTIES),
+        "properties": (
+            sum(len(node.get("properties") or ()) for node in nodes),
+            PROPERTIES,
+        ),
         "levels": (_levels(schema, schema, ()), LEVELS),
         "characters": (characters, CHARACTERS),
         "enum values": (sum(map(len, enums)), VALUES),
         "enums of many characters": (len(big), 0),
     }
-    return [f": {count} {what}, {most} at most" for what, (count, most) in counted.items() if count > most]
+    return [
+        f": {count} {what}, {most} at most"
+        for what, (count, most) in counted.items()
+        if count > most
+    ]
 
 
 def _levels(node: Any, root: Any, behind: tuple[str, ...]) -> int:
@@ -109,9 +180,17 @@ def _levels(node: Any, root: Any, behind: tuple[str, ...]) -> int:
         return 0
     if "$ref" in node:
         seen = node["$ref"] in behind
-        return 0 if seen else _levels(_target(node, root), root, (*behind, node["$ref"]))
-    below = [*(node.get("properties") or {}).values(), node.get("items"), *node.get("anyOf", ())]
-    return ("properties" in node) + max((_levels(child, root, behind) for child in below), default=0)
+        return (
+            0 if seen else _levels(_target(node, root), root, (*behind, node["$ref"]))
+        )
+    below = [
+        *(node.get("properties") or {}).values(),
+        node.get("items"),
+        *node.get("anyOf", ()),
+    ]
+    return ("properties" in node) + max(
+        (_levels(child, root, behind) for child in below), default=0
+    )
 
 
 def _kinds(node: Mapping[str, Any]) -> set[str]:
@@ -121,5 +200,9 @@ def _kinds(node: Mapping[str, Any]) -> set[str]:
 
 def _target(node: Mapping[str, Any], root: Any) -> Any:
     for part in str(node["$ref"]).removeprefix("#").split("/")[1:]:
-        root = root.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(root, Mapping) else None
+        root = (
+            root.get(part.replace("~1", "/").replace("~0", "~"))
+            if isinstance(root, Mapping)
+            else None
+        )
     return root

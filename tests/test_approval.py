@@ -23,8 +23,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import toolkit
-from toolkit import Limits, Message, Reply, RunResult, ScriptedModel, ToolCall, ToolRegistry, Verdict
-from toolkit.approval import Policy, allow, ask, ask_in_terminal, defer, deny, first, spell_out
+from toolkit import (
+    Limits,
+    Message,
+    Reply,
+    RunResult,
+    ScriptedModel,
+    ToolCall,
+    ToolRegistry,
+    Verdict,
+)
+from toolkit.approval import (
+    Policy,
+    allow,
+    ask,
+    ask_in_terminal,
+    defer,
+    deny,
+    first,
+    spell_out,
+)
 from toolkit.errors import ApprovalError, StoreError
 from toolkit.messages import PendingCall
 from toolkit.store import SQLiteStore
@@ -33,7 +51,12 @@ ROOT = Path(__file__).parents[1]
 Runner = Callable[..., RunResult]
 
 
-def pending(name: str = "pay", tier: Any = "sensitive", tags: tuple[str, ...] = (), **arguments: Any) -> PendingCall:
+def pending(
+    name: str = "pay",
+    tier: Any = "sensitive",
+    tags: tuple[str, ...] = (),
+    **arguments: Any,
+) -> PendingCall:
     return PendingCall("c1", name, arguments, permission=tier, tags=tags)
 
 
@@ -47,13 +70,29 @@ DECISIONS: dict[str, tuple[Policy, PendingCall, str]] = {
     "a pattern in other letters": (allow("get_*"), pending("GET_mail"), "defer"),
     "the second pattern": (allow({"get_*", "list_?"}), pending("list_a"), "approve"),
     "an exception": (allow({"get_*", "!get_secret"}), pending("get_secret"), "defer"),
-    "an exception that is a pattern": (allow({"*", "!get_*"}), pending("get_secret"), "defer"),
-    "beside the exception": (allow({"get_*", "!get_secret"}), pending("get_mail"), "approve"),
-    "an exception, whatever the order": (allow(["!get_secret", "get_*"]), pending("get_secret"), "defer"),
+    "an exception that is a pattern": (
+        allow({"*", "!get_*"}),
+        pending("get_secret"),
+        "defer",
+    ),
+    "beside the exception": (
+        allow({"get_*", "!get_secret"}),
+        pending("get_mail"),
+        "approve",
+    ),
+    "an exception, whatever the order": (
+        allow(["!get_secret", "get_*"]),
+        pending("get_secret"),
+        "defer",
+    ),
     "a pattern within a name": (allow("get"), pending("get_mail"), "defer"),
     "every name": (deny("*"), pending("pay"), "deny"),
     "a tag": (allow(tags="safe"), pending(tags=("money", "safe")), "approve"),
-    "one of the tags": (allow(tags={"safe", "fast"}), pending(tags=("fast",)), "approve"),
+    "one of the tags": (
+        allow(tags={"safe", "fast"}),
+        pending(tags=("fast",)),
+        "approve",
+    ),
     "another tag": (allow(tags="safe"), pending(tags=("unsafe",)), "defer"),
     "no tag": (allow(tags="safe"), pending(), "defer"),
     "a tier": (deny(tiers="write"), pending(tier="write"), "deny"),
@@ -61,31 +100,75 @@ DECISIONS: dict[str, tuple[Policy, PendingCall, str]] = {
     "any tier": (deny("pay"), pending(tier="read"), "deny"),
     "arguments": (allow(where=lambda a: a["sum"] < 10), pending(sum=9), "approve"),
     "other arguments": (allow(where=lambda a: a["sum"] < 10), pending(sum=10), "defer"),
-    "all conditions": (allow("pay", tags="safe", where=lambda a: True), pending(tags=("safe",)), "approve"),
-    "all conditions but one": (allow("pay", tags="safe", where=lambda a: True), pending(), "defer"),
+    "all conditions": (
+        allow("pay", tags="safe", where=lambda a: True),
+        pending(tags=("safe",)),
+        "approve",
+    ),
+    "all conditions but one": (
+        allow("pay", tags="safe", where=lambda a: True),
+        pending(),
+        "defer",
+    ),
     "no rule, read": (deny("x"), pending(tier="read"), "approve"),
     "no rule, write": (deny("x"), pending(tier="write"), "approve"),
     "no rule, sensitive": (deny("x"), pending(tier="sensitive"), "defer"),
-    "to pause a call that writes": (defer(tiers="write"), pending(tier="write"), "defer"),
+    "to pause a call that writes": (
+        defer(tiers="write"),
+        pending(tier="write"),
+        "defer",
+    ),
     "the first": (first(allow("pay"), deny("*")), pending(), "approve"),
-    "the first, the other way round": (first(deny("*"), allow("pay")), pending(), "deny"),
+    "the first, the other way round": (
+        first(deny("*"), allow("pay")),
+        pending(),
+        "deny",
+    ),
     "the second": (first(allow("pay"), deny("*")), pending("buy"), "deny"),
-    "the first of the first": (first(first(allow("x"), allow("pay")), deny("*")), pending(), "approve"),
-    "a policy within that has nothing to say": (first(allow("x"), deny("*")), pending(), "deny"),
-    "a function behind": (first(allow("x"), lambda call: Verdict("deny")), pending(), "deny"),
+    "the first of the first": (
+        first(first(allow("x"), allow("pay")), deny("*")),
+        pending(),
+        "approve",
+    ),
+    "a policy within that has nothing to say": (
+        first(allow("x"), deny("*")),
+        pending(),
+        "deny",
+    ),
+    "a function behind": (
+        first(allow("x"), lambda call: Verdict("deny")),
+        pending(),
+        "deny",
+    ),
     "a function is not asked about what writes": (
         first(deny("x"), lambda call: None),
         pending(tier="write"),
         "approve",
     ),
-    "a function that defers decides": (first(lambda call: Verdict("defer"), allow("*")), pending(), "defer"),
-    "left to a function": (ask(lambda call: Verdict("deny"), tiers="write"), pending(tier="write"), "deny"),
-    "left to a function, but not this": (ask(lambda call: None, "buy"), pending(), "defer"),
+    "a function that defers decides": (
+        first(lambda call: Verdict("defer"), allow("*")),
+        pending(),
+        "defer",
+    ),
+    "left to a function": (
+        ask(lambda call: Verdict("deny"), tiers="write"),
+        pending(tier="write"),
+        "deny",
+    ),
+    "left to a function, but not this": (
+        ask(lambda call: None, "buy"),
+        pending(),
+        "defer",
+    ),
 }
 
 
-@pytest.mark.parametrize(("policy", "call", "decision"), DECISIONS.values(), ids=DECISIONS)
-def test_what_a_policy_decides(policy: Policy, call: PendingCall, decision: str) -> None:
+@pytest.mark.parametrize(
+    ("policy", "call", "decision"), DECISIONS.values(), ids=DECISIONS
+)
+def test_what_a_policy_decides(
+    policy: Policy, call: PendingCall, decision: str
+) -> None:
     verdict = policy(call)
     assert verdict.decision == decision
     assert verdict.digest in ("", call.digest)
@@ -95,15 +178,31 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "no condition": (lambda: allow(), ValueError, r'say "\*"'),
     "nothing denied": (lambda: deny(reason="no"), ValueError, "without a condition"),
     "no names": (lambda: allow([]), ValueError, r"names=\[\] fits no call"),
-    "no names, but tags": (lambda: allow((), tags="safe"), ValueError, r"names=\(\) fits no call"),
+    "no names, but tags": (
+        lambda: allow((), tags="safe"),
+        ValueError,
+        r"names=\(\) fits no call",
+    ),
     "an empty name": (lambda: allow({"get_*", ""}), ValueError, r"\[''\] in names"),
-    "an exception of nothing": (lambda: allow({"get_*", "!"}), ValueError, r"\['!'\] in names"),
+    "an exception of nothing": (
+        lambda: allow({"get_*", "!"}),
+        ValueError,
+        r"\['!'\] in names",
+    ),
     "only exceptions": (lambda: allow("!get_secret"), ValueError, "only takes away"),
     "a name that is none": (lambda: allow([len]), ValueError, "in names"),
     "no tags": (lambda: deny(tags=set()), ValueError, "tags"),
     "no tiers": (lambda: deny(tiers=[]), ValueError, "tiers"),
-    "a misspelt tier": (lambda: deny(tiers="wirte"), ValueError, "'wirte'.*read, write, sensitive"),
-    "a misspelt tier of a function": (lambda: first(Reviewer("wirte")), ValueError, "'wirte'"),
+    "a misspelt tier": (
+        lambda: deny(tiers="wirte"),
+        ValueError,
+        "'wirte'.*read, write, sensitive",
+    ),
+    "a misspelt tier of a function": (
+        lambda: first(Reviewer("wirte")),
+        ValueError,
+        "'wirte'",
+    ),
     "a claim that is none": (lambda: allow(where={"sum": 1}), TypeError, "where"),
     "a claim to be awaited": (lambda: allow(where=claim_later), TypeError, "where"),
     "no approver": (lambda: ask("pay"), TypeError, "'pay'"),
@@ -113,7 +212,9 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
 
 
 @pytest.mark.parametrize(("make", "kind", "said"), MISTAKES.values(), ids=MISTAKES)
-def test_a_mistake_in_a_rule_is_told_at_once(make: Any, kind: type[Exception], said: str) -> None:
+def test_a_mistake_in_a_rule_is_told_at_once(
+    make: Any, kind: type[Exception], said: str
+) -> None:
     with pytest.raises(kind, match=said):
         make()
 
@@ -144,7 +245,9 @@ ASKED: dict[str, tuple[Any, set[str]]] = {
 
 
 @pytest.mark.parametrize(("policy", "tiers"), ASKED.values(), ids=ASKED)
-def test_the_tiers_that_a_policy_is_asked_about(policy: Policy, tiers: set[str]) -> None:
+def test_the_tiers_that_a_policy_is_asked_about(
+    policy: Policy, tiers: set[str]
+) -> None:
     assert policy.tiers == tiers
 
 
@@ -191,10 +294,22 @@ async def approve_later(call: ToolCall) -> str:
 
 IN_RUNS: dict[str, tuple[Any, list[Any], list[str]]] = {
     "allowed": (allow("pay"), ["all", "hi", 5], ["", "", "approve"]),
-    "a tier denied": (first(deny(tiers="write"), allow("*")), ["all", 5], ["deny", "approve"]),
+    "a tier denied": (
+        first(deny(tiers="write"), allow("*")),
+        ["all", 5],
+        ["deny", "approve"],
+    ),
     "all denied": (deny("*"), [], ["deny", "deny", "deny"]),
-    "by tag": (first(deny(tags="paper"), allow(tags="money")), ["all", 5], ["approve", "deny", "approve"]),
-    "an async approver last": (first(deny("note"), approve_later), ["all", 5], ["approve", "deny", "approve"]),
+    "by tag": (
+        first(deny(tags="paper"), allow(tags="money")),
+        ["all", 5],
+        ["approve", "deny", "approve"],
+    ),
+    "an async approver last": (
+        first(deny("note"), approve_later),
+        ["all", 5],
+        ["approve", "deny", "approve"],
+    ),
     "an async approver of a tier": (
         ask(approve_later, tiers={"write", "sensitive"}),
         ["all", "hi", 5],
@@ -205,9 +320,16 @@ IN_RUNS: dict[str, tuple[Any, list[Any], list[str]]] = {
 
 
 @pytest.mark.parametrize(("policy", "did", "verdicts"), IN_RUNS.values(), ids=IN_RUNS)
-def test_a_policy_decides_in_a_run(run: Runner, policy: Any, did: list[Any], verdicts: list[str]) -> None:
+def test_a_policy_decides_in_a_run(
+    run: Runner, policy: Any, did: list[Any], verdicts: list[str]
+) -> None:
     till = Till()
-    result = run("q", model=ScriptedModel([[LOOK, NOTE, PAY], "so"]), tools=till.tools, approve=policy)
+    result = run(
+        "q",
+        model=ScriptedModel([[LOOK, NOTE, PAY], "so"]),
+        tools=till.tools,
+        approve=policy,
+    )
     assert result.text == "so"
     assert sorted(till.did, key=str) == sorted(did, key=str)
     assert went(result)[-len(verdicts) :] == verdicts
@@ -216,14 +338,26 @@ def test_a_policy_decides_in_a_run(run: Runner, policy: Any, did: list[Any], ver
 @pytest.mark.parametrize("policy", [deny("*"), defer("*"), deny(tiers="read")])
 def test_the_answer_itself_is_no_call_to_decide_on(run: Runner, policy: Policy) -> None:
     model = ScriptedModel([[LOOK, ToolCall("c", "final_answer", {"answer": 7})]])
-    result = run("q", model=model, tools=Till().tools, output_type=int, approve=first(allow("look"), policy))
+    result = run(
+        "q",
+        model=model,
+        tools=Till().tools,
+        output_type=int,
+        approve=first(allow("look"), policy),
+    )
     assert (result.output, went(result)) == (7, ["approve", ""])
 
 
 def test_a_plan_asks_about_what_it_runs(run: Runner) -> None:
     till = Till()
     policy = deny({"look", "note"})
-    result = run("q", model=ScriptedModel([[LOOK, NOTE, PAY], "so"]), tools=till.tools, approve=policy, mode="plan")
+    result = run(
+        "q",
+        model=ScriptedModel([[LOOK, NOTE, PAY], "so"]),
+        tools=till.tools,
+        approve=policy,
+        mode="plan",
+    )
     assert went(result) == ["deny", "deny", ""]
     assert [call.name for call in result.plan.calls] == ["pay"]
     assert till.did == []
@@ -231,10 +365,20 @@ def test_a_plan_asks_about_what_it_runs(run: Runner) -> None:
 
 def test_a_policy_pauses_what_writes(run: Runner, resume: Runner) -> None:
     till = Till()
-    paused = run("q", model=ScriptedModel([[LOOK, NOTE]]), tools=till.tools, approve=defer(tiers="write"))
+    paused = run(
+        "q",
+        model=ScriptedModel([[LOOK, NOTE]]),
+        tools=till.tools,
+        approve=defer(tiers="write"),
+    )
     assert [call.name for call in paused.waiting] == ["note"]
     assert till.did == []
-    result = resume(paused.to_json(), {"c1": "approve"}, model=ScriptedModel(["so"]), tools=till.tools)
+    result = resume(
+        paused.to_json(),
+        {"c1": "approve"},
+        model=ScriptedModel(["so"]),
+        tools=till.tools,
+    )
     assert sorted(till.did) == ["all", "hi"]
     assert result.text == "so"
 
@@ -242,16 +386,30 @@ def test_a_policy_pauses_what_writes(run: Runner, resume: Runner) -> None:
 def test_a_denial_says_who_and_why_and_nothing_of_the_rule(run: Runner) -> None:
     till = Till()
     policy = deny({"no*", "!nothing"}, reason="ask an admin")
-    result = run("q", model=ScriptedModel([NOTE, "so"]), tools=till.tools, approve=policy)
-    assert result.calls[0].content == "Not run: the policy denied this call (ask an admin)."
+    result = run(
+        "q", model=ScriptedModel([NOTE, "so"]), tools=till.tools, approve=policy
+    )
+    assert (
+        result.calls[0].content
+        == "Not run: the policy denied this call (ask an admin)."
+    )
 
 
 def test_who_decided_is_in_the_audit(run: Runner, tmp_path: Path) -> None:
     path, till = tmp_path / "audit.jsonl", Till()
     policy = first(allow("pay"), deny("note", reason="no paper"))
-    run("q", model=ScriptedModel([[NOTE, PAY], "so"]), tools=till.tools, approve=policy, audit=path)
+    run(
+        "q",
+        model=ScriptedModel([[NOTE, PAY], "so"]),
+        tools=till.tools,
+        approve=policy,
+        audit=path,
+    )
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    told = {(line["kind"], line["tool_name"], line["decision"], line["by"], line["reason"]) for line in lines}
+    told = {
+        (line["kind"], line["tool_name"], line["decision"], line["by"], line["reason"])
+        for line in lines
+    }
     assert told == {
         ("intent", "pay", "approve", "the policy", ""),
         ("outcome", "pay", "approve", "the policy", ""),
@@ -292,7 +450,10 @@ class Terminal:
         pty = pytest.importorskip("pty", reason="a terminal that a test can type in")
         self.shown, self._answers, self._shown_to = "", list(answers), 0
         self._own, theirs = pty.openpty()
-        self._streams = [os.fdopen(theirs, "r", encoding="utf-8"), os.fdopen(os.dup(theirs), "w", encoding="utf-8")]
+        self._streams = [
+            os.fdopen(theirs, "r", encoding="utf-8"),
+            os.fdopen(os.dup(theirs), "w", encoding="utf-8"),
+        ]
         monkeypatch.setattr(sys, "stdin", self._streams[0])
         monkeypatch.setattr(sys, "stderr", self._streams[1])
         self._thread = threading.Thread(target=self._sit, daemon=True)
@@ -345,23 +506,34 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize(("typed", "decision"), ANSWERS.items(), ids=repr)
-def test_only_yes_approves_at_the_terminal(terminal: Any, typed: bytes, decision: str) -> None:
+def test_only_yes_approves_at_the_terminal(
+    terminal: Any, typed: bytes, decision: str
+) -> None:
     terminal(typed)
     call = pending(sum=5)
     verdict = ask_in_terminal(call)
     assert verdict.decision == decision
-    assert decision == "defer" or (verdict.by, verdict.digest) == ("the user", call.digest)
+    assert decision == "defer" or (verdict.by, verdict.digest) == (
+        "the user",
+        call.digest,
+    )
 
 
 def test_the_terminal_in_a_run(run: Runner, terminal: Any) -> None:
     till, screen = Till(), terminal(b"n\n", b"y\n")
     calls = [PAY, ToolCall("c3", "pay", {"sum": 6})]
     asked = functools.partial(ask_in_terminal, by="Ada")
-    result = run("q", model=ScriptedModel([calls, "so"]), tools=till.tools, approve=asked)
+    result = run(
+        "q", model=ScriptedModel([calls, "so"]), tools=till.tools, approve=asked
+    )
     assert till.did == [6]
     assert result.calls[0].content == "Not run: Ada denied this call."
     lines = [line for line in screen.leave().replace("\r", "").split("\n") if line]
-    assert lines[:3] == ['The model calls "pay" (sensitive) with', '  "sum": 5', 'Run "pay"? [y/N] n']
+    assert lines[:3] == [
+        'The model calls "pay" (sensitive) with',
+        '  "sum": 5',
+        'Run "pay"? [y/N] n',
+    ]
 
 
 def test_what_was_typed_before_the_question_does_not_count(terminal: Any) -> None:
@@ -372,7 +544,9 @@ def test_what_was_typed_before_the_question_does_not_count(terminal: Any) -> Non
     assert ask_in_terminal(pending()).decision == "deny"
 
 
-def test_without_a_terminal_nobody_is_asked(run: Runner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_a_terminal_nobody_is_asked(
+    run: Runner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     yes = tmp_path / "yes"
     yes.write_text("y\n" * 10)
     closed = yes.open()
@@ -380,7 +554,9 @@ def test_without_a_terminal_nobody_is_asked(run: Runner, monkeypatch: pytest.Mon
     for stdin in (yes.open(), closed, None):
         monkeypatch.setattr(sys, "stdin", stdin)
         till = Till()
-        result = run("q", model=ScriptedModel([PAY]), tools=till.tools, approve=ask_in_terminal)
+        result = run(
+            "q", model=ScriptedModel([PAY]), tools=till.tools, approve=ask_in_terminal
+        )
         assert (result.stop_reason, till.did) == ("awaiting_approval", [])
         if stdin:
             stdin.close()
@@ -395,7 +571,9 @@ def test_a_terminal_that_shows_nothing_is_not_read(
     assert capsys.readouterr().out == ""
 
 
-def test_ctrl_c_at_the_terminal_passes(run: Runner, monkeypatch: pytest.MonkeyPatch, terminal: Any) -> None:
+def test_ctrl_c_at_the_terminal_passes(
+    run: Runner, monkeypatch: pytest.MonkeyPatch, terminal: Any
+) -> None:
     class Interrupted:
         closed = False
 
@@ -413,14 +591,19 @@ def test_ctrl_c_at_the_terminal_passes(run: Runner, monkeypatch: pytest.MonkeyPa
     assert till.did == []
     monkeypatch.setattr(sys, "stdin", stdin)
     terminal(b"y\n")
-    assert ask_in_terminal(pending()).decision == "approve", "the next question can be asked"
+    assert ask_in_terminal(pending()).decision == "approve", (
+        "the next question can be asked"
+    )
 
 
 DECEIVING: dict[str, tuple[Any, str]] = {
     "an escape sequence": ("\x1b[2J\x1b[Hsafe", r"\u001b[2J\u001b[Hsafe"),
     "a C1 control": ("\x9b2J", r"\u009b2J"),
     "carriage return": ("bad\rgood", r"bad\rgood"),
-    "a line that looks like ours": ('x"\n  "sum": 1\nRun "look"? [y/N] ', r'"x\"\n  \"sum\": 1\nRun \"look\"? [y/N] "'),
+    "a line that looks like ours": (
+        'x"\n  "sum": 1\nRun "look"? [y/N] ',
+        r'"x\"\n  \"sum\": 1\nRun \"look\"? [y/N] "',
+    ),
     "backspaces": ("bad\b\b\bgood", r"bad\b\b\bgood"),
     "delete": ("a\x7f", r"a\u007f"),
     "text direction": ("\u202egnp.exe", r"\u202egnp.exe"),
@@ -440,7 +623,9 @@ DECEIVING: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize(("value", "shown"), DECEIVING.values(), ids=DECEIVING)
-def test_an_argument_cannot_deceive_the_eye(terminal: Any, value: Any, shown: str) -> None:
+def test_an_argument_cannot_deceive_the_eye(
+    terminal: Any, value: Any, shown: str
+) -> None:
     screen = terminal(b"n\n")
     ask_in_terminal(pending(what=value))
     lines = screen.leave().replace("\r\n", "\n").split("\n")
@@ -449,7 +634,10 @@ def test_an_argument_cannot_deceive_the_eye(terminal: Any, value: Any, shown: st
     assert all(line.isprintable() for line in lines)
 
 
-@given(st.text() | st.dictionaries(st.text(), st.text() | st.integers() | st.lists(st.text())))
+@given(
+    st.text()
+    | st.dictionaries(st.text(), st.text() | st.integers() | st.lists(st.text()))
+)
 def test_whatever_is_spelt_out_can_be_seen_and_is_all_there(value: Any) -> None:
     spelt = spell_out(value)
     assert spelt.isprintable()
@@ -482,7 +670,12 @@ def test_runs_in_threads_ask_one_after_the_other(terminal: Any) -> None:
     def one(number: int) -> None:
         till = Till()
         call = ToolCall("c", "pay", {"sum": number})
-        toolkit.run_agent_with_tools("q", model=ScriptedModel([call, "so"]), tools=till.tools, approve=ask_in_terminal)
+        toolkit.run_agent_with_tools(
+            "q",
+            model=ScriptedModel([call, "so"]),
+            tools=till.tools,
+            approve=ask_in_terminal,
+        )
         did.extend(till.did)
 
     threads = [threading.Thread(target=one, args=(number,)) for number in range(6)]
@@ -496,7 +689,11 @@ def test_runs_in_threads_ask_one_after_the_other(terminal: Any) -> None:
         '  "sum"',
         'Run "pay"',
     ] * 6
-    approved = [int(lines[at - 1].split(": ")[1]) for at, line in enumerate(lines) if line.endswith("[y/N] y")]
+    approved = [
+        int(lines[at - 1].split(": ")[1])
+        for at, line in enumerate(lines)
+        if line.endswith("[y/N] y")
+    ]
     assert sorted(did) == sorted(approved)
     assert len(did) == 3
 
@@ -510,7 +707,10 @@ def test_the_terminal_under_an_event_loop_in_a_thread(terminal: Any) -> None:
             return asyncio.to_thread(ask_in_terminal, call)
 
         return await toolkit.arun_agent_with_tools(
-            "q", model=ScriptedModel([PAY, "so"]), tools=till.tools, approve=first(deny("note"), asked)
+            "q",
+            model=ScriptedModel([PAY, "so"]),
+            tools=till.tools,
+            approve=first(deny("note"), asked),
         )
 
     assert asyncio.run(main()).text == "so"
@@ -533,10 +733,14 @@ class Attempt:
         model = ScriptedModel([*replies, *["so"] * 3])
         return self._run("q", **{"model": model, "tools": self.till.tools, **options})
 
-    def resume(self, paused: Any = None, verdicts: Any = None, *replies: Any, **options: Any) -> RunResult:
+    def resume(
+        self, paused: Any = None, verdicts: Any = None, *replies: Any, **options: Any
+    ) -> RunResult:
         model = ScriptedModel([*replies, *["so"] * 3])
         return self._resume(
-            paused or self.paused, verdicts or {}, **{"model": model, "tools": self.till.tools, **options}
+            paused or self.paused,
+            verdicts or {},
+            **{"model": model, "tools": self.till.tools, **options},
         )
 
     def store(self) -> SQLiteStore:
@@ -556,7 +760,9 @@ class Attempt:
         loaded["run"]["messages"][-1]["tool_calls"][0] |= changes
         return json.dumps(loaded)
 
-    def registry_of(self, function: Any, name: str = "pay", **options: Any) -> ToolRegistry:
+    def registry_of(
+        self, function: Any, name: str = "pay", **options: Any
+    ) -> ToolRegistry:
         """Another program, whose tool of that name is another one."""
         registry = ToolRegistry()
         registry.register_tool(function, name=name, **options)
@@ -587,21 +793,46 @@ def attempt(name: str, *did: Any) -> Callable[[Callable[[Attempt], Any]], None]:
 
 
 def attempts(name: str, tries: dict[str, Callable[[Attempt], Any]]) -> None:
-    ATTEMPTS.update({f"{name}: {each}": (function, []) for each, function in tries.items()})
+    ATTEMPTS.update(
+        {f"{name}: {each}": (function, []) for each, function in tries.items()}
+    )
 
 
 other = ToolCall("c2", "pay", {"sum": 500})
 ODD: list[Any] = [
-    *(None, True, 1, "yes", "Approve", "approve ", ["approve"], {"decision": "approve"}, b"approve"),
+    *(
+        None,
+        True,
+        1,
+        "yes",
+        "Approve",
+        "approve ",
+        ["approve"],
+        {"decision": "approve"},
+        b"approve",
+    ),
     *(
         Verdict("approve", digest=other.digest),
         Verdict("approve", digest="x"),
         Verdict("Approve"),
         Verdict(["approve"]),
     ),
-    *(Verdict("approve", digest=None), Verdict("approve", digest=0), ToolCall("c2", "approve"), lambda call: "approve"),
+    *(
+        Verdict("approve", digest=None),
+        Verdict("approve", digest=0),
+        ToolCall("c2", "approve"),
+        lambda call: "approve",
+    ),
 ]  # type: ignore[arg-type]
-attempts("verdict", {repr(odd)[:60]: lambda a, odd=odd: a.resume(verdicts={"c2": odd}) for odd in ODD})
+attempts(
+    "verdict",
+    {
+        repr(odd)[:60].partition(" at 0x")[0]: lambda a, odd=odd: a.resume(
+            verdicts={"c2": odd}
+        )
+        for odd in ODD
+    },
+)
 attempts(
     "id",
     {
@@ -610,7 +841,9 @@ attempts(
         "with a blank": lambda a: a.resume(verdicts={"c2 ": "approve"}),
         "of no text": lambda a: a.resume(verdicts={None: "approve"}),
         "of the tool": lambda a: a.resume(verdicts={"pay": "approve"}),
-        "and one that is none": lambda a: a.resume(verdicts={"c2": "approve", "c9": "approve"}),
+        "and one that is none": lambda a: a.resume(
+            verdicts={"c2": "approve", "c9": "approve"}
+        ),
         "of every call": lambda a: a.resume(verdicts={"*": "approve"}),
     },
 )
@@ -620,22 +853,38 @@ attempts(
     "edited JSON",
     {
         "arguments": lambda a: a.resume(a.with_call(**MORE), {"c2": "approve"}),
-        "arguments, verdict in it": lambda a: a.resume(a.with_call(a.edited(verdicts={"c2": FORGED}), **MORE)),
+        "arguments, verdict in it": lambda a: a.resume(
+            a.with_call(a.edited(verdicts={"c2": FORGED}), **MORE)
+        ),
         "arguments, and no longer held": lambda a: a.resume(
-            a.with_call(a.edited(held={}), **MORE), {"c2": Verdict("approve", digest=PAY.digest)}
+            a.with_call(a.edited(held={}), **MORE),
+            {"c2": Verdict("approve", digest=PAY.digest)},
         ),
         "arguments, held for the new ones": lambda a: a.resume(
-            a.with_call(a.edited(held={"c2": other.digest}), **MORE), {"c2": Verdict("approve", digest=PAY.digest)}
+            a.with_call(a.edited(held={"c2": other.digest}), **MORE),
+            {"c2": Verdict("approve", digest=PAY.digest)},
         ),
         "another tool": lambda a: a.resume(a.with_call(name="note"), {"c2": "approve"}),
         "another id": lambda a: a.resume(a.with_call(id="c3"), {"c2": "approve"}),
-        "a verdict that is bound to nothing": lambda a: a.resume(a.edited(verdicts={"c2": FORGED})),
-        "a verdict on another call": lambda a: a.resume(a.edited(verdicts={"c2": {**FORGED, "digest": other.digest}})),
-        "an odd verdict": lambda a: a.resume(a.edited(verdicts={"c2": {**FORGED, "decision": "yes"}})),
-        "a verdict that is a text": lambda a: a.resume(a.edited(verdicts={"c2": "approve"})),
+        "a verdict that is bound to nothing": lambda a: a.resume(
+            a.edited(verdicts={"c2": FORGED})
+        ),
+        "a verdict on another call": lambda a: a.resume(
+            a.edited(verdicts={"c2": {**FORGED, "digest": other.digest}})
+        ),
+        "an odd verdict": lambda a: a.resume(
+            a.edited(verdicts={"c2": {**FORGED, "decision": "yes"}})
+        ),
+        "a verdict that is a text": lambda a: a.resume(
+            a.edited(verdicts={"c2": "approve"})
+        ),
         "nothing held": lambda a: a.resume(a.edited(held={})),
-        "nothing waiting": lambda a: a.resume(a.json.replace('"waiting": ["c2"]', '"waiting": []')),
-        "it was answered": lambda a: a.resume(a.json.replace("awaiting_approval", "answered")),
+        "nothing waiting": lambda a: a.resume(
+            a.json.replace('"waiting": ["c2"]', '"waiting": []')
+        ),
+        "it was answered": lambda a: a.resume(
+            a.json.replace("awaiting_approval", "answered")
+        ),
         "the mode": lambda a: a.resume(a.edited(mode="plan"), {"c2": "deny"}),
         "a problem": lambda a: a.resume(a.with_call(problem="unreadable"), {}),
     },
@@ -644,48 +893,96 @@ attempts(
     "another program",
     {
         "without an approver": lambda a: a.resume(a.json),
-        "the tool reads": lambda a: a.resume(a.json, tools=a.registry_of(a.pay, permission="read")),
-        "the tool writes": lambda a: a.resume(a.json, tools=a.registry_of(a.pay, permission="write")),
+        "the tool reads": lambda a: a.resume(
+            a.json, tools=a.registry_of(a.pay, permission="read")
+        ),
+        "the tool writes": lambda a: a.resume(
+            a.json, tools=a.registry_of(a.pay, permission="write")
+        ),
         "the tool reads, denied": lambda a: a.resume(
             a.json, {"c2": "deny"}, tools=a.registry_of(a.pay, permission="read")
         ),
-        "another type": lambda a: a.resume(a.json, {"c2": "approve"}, tools=a.registry_of(a.pay_in_words)),
-        "another type, sensitive": lambda a: a.resume(
-            a.json, {"c2": "approve"}, tools=a.registry_of(a.pay_in_words, permission="sensitive")
+        "another type": lambda a: a.resume(
+            a.json, {"c2": "approve"}, tools=a.registry_of(a.pay_in_words)
         ),
-        "another parameter": lambda a: a.resume(a.json, {"c2": "approve"}, tools=a.registry_of(a.pay_more)),
+        "another type, sensitive": lambda a: a.resume(
+            a.json,
+            {"c2": "approve"},
+            tools=a.registry_of(a.pay_in_words, permission="sensitive"),
+        ),
+        "another parameter": lambda a: a.resume(
+            a.json, {"c2": "approve"}, tools=a.registry_of(a.pay_more)
+        ),
         "no such tool": lambda a: a.resume(a.json, {"c2": "approve"}, tools=[]),
-        "the name in other letters": lambda a: a.resume(a.json, {"c2": "approve"}, tools=a.registry_of(a.pay, "Pay")),
+        "the name in other letters": lambda a: a.resume(
+            a.json, {"c2": "approve"}, tools=a.registry_of(a.pay, "Pay")
+        ),
         "written and held by a policy, and no approver": lambda a: a.resume(
             a.run(NOTE, approve=defer("note")).to_json()
         ),
         "denied by a policy that is gone": lambda a: a.resume(
-            a.run([NOTE, PAY], approve=first(deny("note"), defer("pay"))).to_json(), {"c2": "deny"}
+            a.run([NOTE, PAY], approve=first(deny("note"), defer("pay"))).to_json(),
+            {"c2": "deny"},
         ),
     },
 )
-for name in ("pay", "functions.pay", "PAY", "Pay", "pay:0", " pay ", "pay()", "functions.pay:1", "tool.pay"):
-    attempts("called as", {repr(name): lambda a, name=name: a.run(ToolCall("c", name, {"sum": 5}))})
-PARALLEL = {"tool_uses": [{"recipient_name": "functions.pay", "parameters": {"sum": 5}}]}
+for name in (
+    "pay",
+    "functions.pay",
+    "PAY",
+    "Pay",
+    "pay:0",
+    " pay ",
+    "pay()",
+    "functions.pay:1",
+    "tool.pay",
+):
+    attempts(
+        "called as",
+        {repr(name): lambda a, name=name: a.run(ToolCall("c", name, {"sum": 5}))},
+    )
+PARALLEL = {
+    "tool_uses": [{"recipient_name": "functions.pay", "parameters": {"sum": 5}}]
+}
 attempts(
     "called",
     {
-        "in a parallel call": lambda a: a.run(ToolCall("c", "multi_tool_use.parallel", PARALLEL)),
-        "with its verdict": lambda a: a.run(ToolCall("c", "pay", {"sum": 5, "verdict": "approve"})),
-        "beside one that reads nothing": lambda a: a.run([PAY, ToolCall("c9", "pay", raw="{")]),
-        "by a refusing model": lambda a: a.run(Reply(Message("assistant", "", (PAY,)), finish="refusal")),
-        "by a cut-off model": lambda a: a.run(Reply(Message("assistant", "", (PAY,)), finish="length")),
-        "where no call is allowed": lambda a: a.run(PAY, limits=Limits(tool_calls=0), approve=allow("*")),
-        "where no tool may be": lambda a: a.run(PAY, tool_choice="none", approve=allow("*")),
-        "again after a denial": lambda a: a.run(PAY, PAY, replace(PAY, id="c3"), approve=lambda call: "deny"),
+        "in a parallel call": lambda a: a.run(
+            ToolCall("c", "multi_tool_use.parallel", PARALLEL)
+        ),
+        "with its verdict": lambda a: a.run(
+            ToolCall("c", "pay", {"sum": 5, "verdict": "approve"})
+        ),
+        "beside one that reads nothing": lambda a: a.run(
+            [PAY, ToolCall("c9", "pay", raw="{")]
+        ),
+        "by a refusing model": lambda a: a.run(
+            Reply(Message("assistant", "", (PAY,)), finish="refusal")
+        ),
+        "by a cut-off model": lambda a: a.run(
+            Reply(Message("assistant", "", (PAY,)), finish="length")
+        ),
+        "where no call is allowed": lambda a: a.run(
+            PAY, limits=Limits(tool_calls=0), approve=allow("*")
+        ),
+        "where no tool may be": lambda a: a.run(
+            PAY, tool_choice="none", approve=allow("*")
+        ),
+        "again after a denial": lambda a: a.run(
+            PAY, PAY, replace(PAY, id="c3"), approve=lambda call: "deny"
+        ),
         "without a model": lambda a: a.till.tools.call("pay", '{"sum": 5}'),
-        "without a model, an odd verdict": lambda a: a.till.tools.call("pay", '{"sum": 5}', verdict="approve"),
+        "without a model, an odd verdict": lambda a: a.till.tools.call(
+            "pay", '{"sum": 5}', verdict="approve"
+        ),
         "without a model, a verdict on another": lambda a: a.till.tools.call(
             "pay", '{"sum": 5}', verdict=Verdict("approve", digest=other.digest)
         ),
         "in a history": lambda a: a.run("so", history=a.paused, approve=allow("*")),
         "by an agent that is a tool": lambda a: a.run(
-            ToolCall("c", "inner", {}), tools=a.registry_of(lambda: str(a.run(PAY)), "inner"), approve=allow("*")
+            ToolCall("c", "inner", {}),
+            tools=a.registry_of(lambda: str(a.run(PAY)), "inner"),
+            approve=allow("*"),
         ),
     },
 )
@@ -764,8 +1061,19 @@ def _(a: Attempt) -> None:
         arguments["sum"] = 1
         return False
 
-    a.run(PAY, approve=first(deny(where=where), allow(where=lambda arguments: arguments["sum"] < 3)))
-    a.run(PAY, approve=first(deny(where=where), lambda call: "approve" if call.arguments["sum"] < 3 else "deny"))
+    a.run(
+        PAY,
+        approve=first(
+            deny(where=where), allow(where=lambda arguments: arguments["sum"] < 3)
+        ),
+    )
+    a.run(
+        PAY,
+        approve=first(
+            deny(where=where),
+            lambda call: "approve" if call.arguments["sum"] < 3 else "deny",
+        ),
+    )
 
 
 @attempt("arguments changed while it waits")
@@ -775,7 +1083,10 @@ def _(a: Attempt) -> None:
 
 
 for tiers in ("write", ["wirte"], ["write", "all"]):
-    attempts("an approver of tiers", {repr(tiers): lambda a, t=tiers: a.run(NOTE, approve=Reviewer(t))})
+    attempts(
+        "an approver of tiers",
+        {repr(tiers): lambda a, t=tiers: a.run(NOTE, approve=Reviewer(t))},
+    )
 
 
 @attempt("a tool whose tier changes while it waits")
@@ -801,7 +1112,9 @@ for fails in range(5):
             a.till.did.append(path)
             return "wiped"
 
-        a.run(ToolCall("c", "wipe", {"path": "x"}), tools=registry, approve=deny("wipe"))
+        a.run(
+            ToolCall("c", "wipe", {"path": "x"}), tools=registry, approve=deny("wipe")
+        )
 
 
 class Once:
@@ -839,7 +1152,9 @@ def _(a: Attempt) -> None:
     for _ in range(2):
         plan = RunResult.from_json(saved).plan
         with contextlib.suppress(ApprovalError):
-            replace(plan, run=replace(plan.run, seconds=1.0)).apply(tools=a.till.tools, store=store)
+            replace(plan, run=replace(plan.run, seconds=1.0)).apply(
+                tools=a.till.tools, store=store
+            )
 
 
 @attempt("a plan applied again with the plan of a further question", "hi", 5)
@@ -855,17 +1170,25 @@ def _(a: Attempt) -> None:
 attempts(
     "plan",
     {
-        "digest of another": lambda a: planned(a).plan.apply(planned(a, PAY).plan.digest),
-        "digest of the same in another run": lambda a: planned(a).plan.apply(planned(a).plan.digest),
+        "digest of another": lambda a: planned(a).plan.apply(
+            planned(a, PAY).plan.digest
+        ),
+        "digest of the same in another run": lambda a: planned(a).plan.apply(
+            planned(a).plan.digest
+        ),
         "no digest at all": lambda a: planned(a).plan.apply(""),
         "altered call": lambda a: replace(
             (p := planned(a).plan), calls=(replace(NOTE, arguments={"text": "!"}),)
         ).apply(p.digest),
-        "added call": lambda a: replace((p := planned(a).plan), calls=(*p.calls, PAY)).apply(p.digest),
-        "altered JSON": lambda a: RunResult.from_json((r := planned(a)).to_json().replace("hi", "hey")).plan.apply(
-            r.plan.digest, tools=a.till.tools
+        "added call": lambda a: replace(
+            (p := planned(a).plan), calls=(*p.calls, PAY)
+        ).apply(p.digest),
+        "altered JSON": lambda a: RunResult.from_json(
+            (r := planned(a)).to_json().replace("hi", "hey")
+        ).plan.apply(r.plan.digest, tools=a.till.tools),
+        "another type": lambda a: planned(a, PAY).plan.apply(
+            tools=a.registry_of(a.pay_in_words)
         ),
-        "another type": lambda a: planned(a, PAY).plan.apply(tools=a.registry_of(a.pay_in_words)),
         "no such tool": lambda a: planned(a).plan.apply(tools=[]),
     },
 )
@@ -878,16 +1201,35 @@ def raise_it(error: BaseException) -> Any:
     return approve
 
 
-for error in (ValueError("approve"), SystemExit(0), KeyboardInterrupt(), StopIteration("approve"), GeneratorExit()):
-    attempts("an approver raises", {type(error).__name__: lambda a, e=error: a.run(PAY, approve=raise_it(e))})
+for error in (
+    ValueError("approve"),
+    SystemExit(0),
+    KeyboardInterrupt(),
+    StopIteration("approve"),
+    GeneratorExit(),
+):
+    attempts(
+        "an approver raises",
+        {type(error).__name__: lambda a, e=error: a.run(PAY, approve=raise_it(e))},
+    )
 
 
 @pytest.mark.parametrize(("tried", "did"), ATTEMPTS.values(), ids=ATTEMPTS)
 def test_nothing_runs_without_its_approval(
-    drivers: tuple[Runner, Runner], tmp_path: Path, tried: Callable[[Attempt], Any], did: list[Any]
+    drivers: tuple[Runner, Runner],
+    tmp_path: Path,
+    tried: Callable[[Attempt], Any],
+    did: list[Any],
 ) -> None:
     made = Attempt(*drivers, tmp_path)
-    with contextlib.suppress(ApprovalError, StoreError, ValueError, SystemExit, KeyboardInterrupt, GeneratorExit):
+    with contextlib.suppress(
+        ApprovalError,
+        StoreError,
+        ValueError,
+        SystemExit,
+        KeyboardInterrupt,
+        GeneratorExit,
+    ):
         tried(made)  # it may be refused
     for store in made.stores:
         store.close()
@@ -895,13 +1237,20 @@ def test_nothing_runs_without_its_approval(
 
 
 def test_misspelt_tiers_of_an_approver_are_told(run: Runner) -> None:
-    with pytest.raises(ValueError, match=r"tiers have \['wirte'\]; there are read, write, sensitive"):
+    with pytest.raises(
+        ValueError, match=r"tiers have \['wirte'\]; there are read, write, sensitive"
+    ):
         run("q", model=ScriptedModel([]), tools=[], approve=Reviewer(["wirte", "read"]))
 
 
-def test_with_its_approval_it_runs(drivers: tuple[Runner, Runner], tmp_path: Path) -> None:
+def test_with_its_approval_it_runs(
+    drivers: tuple[Runner, Runner], tmp_path: Path
+) -> None:
     made = Attempt(*drivers, tmp_path)
-    assert made.resume(made.json, {"c2": Verdict("approve", digest=PAY.digest)}).text == "so"
+    assert (
+        made.resume(made.json, {"c2": Verdict("approve", digest=PAY.digest)}).text
+        == "so"
+    )
     assert made.till.did == [5]
 
 
@@ -911,7 +1260,9 @@ def drivers(request: pytest.FixtureRequest) -> tuple[Runner, Runner]:
     if request.param == "sync":
         return toolkit.run_agent_with_tools, toolkit.resume
     return (
-        lambda *asked, **options: asyncio.run(toolkit.arun_agent_with_tools(*asked, **options)),
+        lambda *asked, **options: asyncio.run(
+            toolkit.arun_agent_with_tools(*asked, **options)
+        ),
         lambda *asked, **options: asyncio.run(toolkit.aresume(*asked, **options)),
     )
 
@@ -938,10 +1289,19 @@ print(result)
 def test_declined_in_a_process_without_the_policy(run: Runner) -> None:
     """mastra-ai/mastra#20487: the call ran, since the policy that had held it was not there."""
     till = Till()
-    paused = run("q", model=ScriptedModel([NOTE]), tools=till.tools, approve=defer("note"))
+    paused = run(
+        "q", model=ScriptedModel([NOTE]), tools=till.tools, approve=defer("note")
+    )
     command, saved = [sys.executable, "-W", "error", "-c", DECLINE], paused.to_json()
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, env=environment, input=saved, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        command,
+        env=environment,
+        input=saved,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert done.stderr == ""
     assert done.stdout.splitlines() == [
         "['Not run: the user denied this call (keep it private).']",
@@ -953,12 +1313,21 @@ def test_a_batch_of_which_only_some_are_decided(drivers: tuple[Runner, Runner]) 
     """letta-ai/letta-code#101"""
     run, resume = drivers
     till, model = Till(), ScriptedModel(["so"])
-    batch = [ToolCall(name, "pay", {"sum": number}) for number, name in enumerate("abc")]
+    batch = [
+        ToolCall(name, "pay", {"sum": number}) for number, name in enumerate("abc")
+    ]
     paused = run("q", model=ScriptedModel([batch]), tools=till.tools)
     for verdicts in ({"a": "approve", "b": "deny"}, {}, {"c": "defer"}):
         paused = resume(paused.to_json(), verdicts, model=model, tools=till.tools)
-        assert (paused.stop_reason, [call.id for call in paused.waiting], till.did) == ("awaiting_approval", ["c"], [])
-    assert resume(paused.to_json(), {"c": "approve"}, model=model, tools=till.tools).text == "so"
+        assert (paused.stop_reason, [call.id for call in paused.waiting], till.did) == (
+            "awaiting_approval",
+            ["c"],
+            [],
+        )
+    assert (
+        resume(paused.to_json(), {"c": "approve"}, model=model, tools=till.tools).text
+        == "so"
+    )
     assert sorted(till.did) == [0, 2]
     (answered,) = model.requests
     assert [(r.call_id, r.is_error) for r in answered.messages[-1].tool_results] == [
@@ -984,8 +1353,14 @@ UNCLEAR: dict[str, tuple[Any, list[Any]]] = {
 
 
 @pytest.mark.parametrize(("approver", "did"), UNCLEAR.values(), ids=UNCLEAR)
-@pytest.mark.parametrize("wrap", [lambda one: one, first, lambda one: ask(one, "p*")], ids=["alone", "first", "ask"])
-def test_only_an_exact_approval_counts(run: Runner, approver: Any, did: list[Any], wrap: Any) -> None:
+@pytest.mark.parametrize(
+    "wrap",
+    [lambda one: one, first, lambda one: ask(one, "p*")],
+    ids=["alone", "first", "ask"],
+)
+def test_only_an_exact_approval_counts(
+    run: Runner, approver: Any, did: list[Any], wrap: Any
+) -> None:
     """openai/openai-agents-python#4183: an approver that raised counted as an approval."""
     till = Till()
     run("q", model=ScriptedModel([PAY, "so"]), tools=till.tools, approve=wrap(approver))
@@ -1002,8 +1377,14 @@ def test_while_an_approver_hangs_nothing_runs(run: Runner) -> None:
         return "deny"
 
     ended: list[RunResult] = []
-    options: dict[str, Any] = {"model": ScriptedModel([[LOOK, PAY], "so"]), "tools": till.tools, "approve": approve}
-    thread = threading.Thread(target=lambda: ended.append(run("q", **options)), daemon=True)
+    options: dict[str, Any] = {
+        "model": ScriptedModel([[LOOK, PAY], "so"]),
+        "tools": till.tools,
+        "approve": approve,
+    }
+    thread = threading.Thread(
+        target=lambda: ended.append(run("q", **options)), daemon=True
+    )
     thread.start()
     assert asked.wait(30)
     thread.join(0.05)
@@ -1022,7 +1403,9 @@ def test_an_async_approver_that_hangs_can_be_given_up() -> None:
         return "approve"
 
     async def main() -> None:
-        asked = toolkit.arun_agent_with_tools("q", model=ScriptedModel([PAY]), tools=till.tools, approve=approve)
+        asked = toolkit.arun_agent_with_tools(
+            "q", model=ScriptedModel([PAY]), tools=till.tools, approve=approve
+        )
         await asyncio.wait_for(asked, 0.05)
 
     with pytest.raises(asyncio.TimeoutError):
@@ -1036,25 +1419,52 @@ def test_the_log_tells_refused_failed_and_done_apart(run: Runner) -> None:
     till.tools.register_tool(lambda: 1 / 0, name="divide")
     calls = [NOTE, ToolCall("c9", "divide"), PAY]
     policy = first(deny("note"), allow("pay"))
-    run("q", model=ScriptedModel([calls, "so"]), tools=till.tools, approve=policy, on_event=seen.append)
+    run(
+        "q",
+        model=ScriptedModel([calls, "so"]),
+        tools=till.tools,
+        approve=policy,
+        on_event=seen.append,
+    )
     told = [event for event in seen if event.name == "tool_exec_result"]
-    assert [(e.data["tool_name"], e.data["status"], e.data["approval"], e.data["success"]) for e in told] == [
+    assert [
+        (e.data["tool_name"], e.data["status"], e.data["approval"], e.data["success"])
+        for e in told
+    ] == [
         ("note", "not_executed", "deny", False),
         ("divide", "error", "approve", False),
         ("pay", "ok", "approve", True),
     ]
-    assert all(e.run_id and e.turn == 1 and e.data["tool_call_id"] and e.data["time_ms"] >= 0 for e in told)
+    assert all(
+        e.run_id and e.turn == 1 and e.data["tool_call_id"] and e.data["time_ms"] >= 0
+        for e in told
+    )
 
 
 def test_a_policy_denies_in_a_plan_and_the_rest_is_planned(run: Runner) -> None:
     registry = ToolRegistry()
-    for name, tier in (("see", "read"), ("put", "write"), ("wipe", "sensitive"), ("peek", "read")):
-        registry.register_tool(lambda: "done", name=name, description="Do it.", permission=tier)
+    for name, tier in (
+        ("see", "read"),
+        ("put", "write"),
+        ("wipe", "sensitive"),
+        ("peek", "read"),
+    ):
+        registry.register_tool(
+            lambda: "done", name=name, description="Do it.", permission=tier
+        )
     calls = [ToolCall(name, name) for name in ("see", "put", "wipe", "peek")]
     policy = first(deny("p*", reason="not here"), allow("see"))
-    result = run("q", model=ScriptedModel([calls, "so"]), tools=registry, approve=policy, mode="plan")
+    result = run(
+        "q",
+        model=ScriptedModel([calls, "so"]),
+        tools=registry,
+        approve=policy,
+        mode="plan",
+    )
     assert [call.is_error for call in result.calls] == [False, True, False, True]
     assert [call.name for call in result.plan.calls] == ["wipe"]
 
-    everything = run("q", model=ScriptedModel([calls, "so"]), tools=registry, mode="plan")
+    everything = run(
+        "q", model=ScriptedModel([calls, "so"]), tools=registry, mode="plan"
+    )
     assert [call.name for call in everything.plan.calls] == ["put", "wipe"]

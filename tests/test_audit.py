@@ -20,11 +20,18 @@ import pytest
 import toolkit
 from toolkit import RunResult, ScriptedModel, ToolCall, ToolError, ToolRegistry, Verdict
 from toolkit.audit import AuditLog, verify
+from toolkit.calls.policy import pending_call
 from toolkit.events import Event
-from toolkit.loop import Run
+from toolkit.runs.loop import Run
 
 Runner = Callable[..., RunResult]
 ROOT = Path(__file__).parents[1]
+
+
+def begin(audit: AuditLog, run_id: str, calls: Any) -> None:
+    """Tell the audit that calls start, each given with its tool."""
+    run = Run(run_id, ())
+    audit.began(run_id, 0, [pending_call(call, tool, run) for call, tool in calls])
 
 
 def look(key: str = "") -> str:
@@ -75,7 +82,9 @@ def write_lines(path: Path, count: int) -> None:
     """Intents and outcomes of as many calls, each in one reply."""
     for number in range(count):
         model = ScriptedModel([ask("put", f"c{number}", key=f"k{number}"), "ok"])
-        toolkit.run_agent_with_tools("go", model=model, tools=of(put), audit=path, run_id=f"r{number}")
+        toolkit.run_agent_with_tools(
+            "go", model=model, tools=of(put), audit=path, run_id=f"r{number}"
+        )
 
 
 # What stands in it
@@ -83,18 +92,35 @@ def write_lines(path: Path, count: int) -> None:
 
 def test_the_lines_of_a_run(run: Runner, path: Path) -> None:
     replies: list[Any] = [
-        [ask("look", "a", key="1"), ask("put", "b", key="2"), ask("put", "c", fails=True)],
+        [
+            ask("look", "a", key="1"),
+            ask("put", "b", key="2"),
+            ask("put", "c", fails=True),
+        ],
         [ask("pay", "d", key="4"), ask("pay", "e", key="5")],
         "ok",
     ]
-    verdicts = {"d": Verdict("approve", by="Ada"), "e": Verdict("deny", "too much", by="Ada")}
+    verdicts = {
+        "d": Verdict("approve", by="Ada"),
+        "e": Verdict("deny", "too much", by="Ada"),
+    }
     result = run(
-        "go", model=ScriptedModel(replies), tools=all_tiers(), audit=path, approve=lambda call: verdicts[call.id]
+        "go",
+        model=ScriptedModel(replies),
+        tools=all_tiers(),
+        audit=path,
+        approve=lambda call: verdicts[call.id],
     )
     lines = read(path)
-    shown = [(line["kind"], line["tool_call_id"], line.get("status"), line.get("by")) for line in lines]
+    shown = [
+        (line["kind"], line["tool_call_id"], line.get("status"), line.get("by"))
+        for line in lines
+    ]
     assert shown[:2] == [("intent", "b", None, None), ("intent", "c", None, None)]
-    assert sorted(shown[2:4]) == [("outcome", "b", "ok", None), ("outcome", "c", "failed", None)]
+    assert sorted(shown[2:4]) == [
+        ("outcome", "b", "ok", None),
+        ("outcome", "c", "failed", None),
+    ]
     assert shown[4] == ("outcome", "e", "denied", "Ada")  # it never began
     assert shown[5:] == [("intent", "d", None, "Ada"), ("outcome", "d", "ok", "Ada")]
     assert lines[4]["reason"] == "too much"
@@ -103,10 +129,19 @@ def test_the_lines_of_a_run(run: Runner, path: Path) -> None:
     assert [line["turn"] for line in lines] == [1, 1, 1, 1, 2, 2, 2]
     assert [line["number"] for line in lines] == list(range(1, 8))
     assert lines[0]["arguments"] == {"key": "2"}
-    assert (lines[0]["tool_name"], lines[0]["permission"], lines[5]["permission"]) == ("put", "write", "sensitive")
+    assert (lines[0]["tool_name"], lines[0]["permission"], lines[5]["permission"]) == (
+        "put",
+        "write",
+        "sensitive",
+    )
     assert lines[5]["digest"] == ask("pay", key="4").digest == lines[6]["digest"]
     found = verify(path)
-    assert (found.lines, found.is_intact, found.unfinished, str(found)) == (7, True, (), "7 lines: intact.")
+    assert (found.lines, found.is_intact, found.unfinished, str(found)) == (
+        7,
+        True,
+        (),
+        "7 lines: intact.",
+    )
     if sys.platform != "win32":
         assert path.stat().st_mode & 0o777 == 0o600
 
@@ -122,13 +157,23 @@ def test_a_denied_read_leaves_a_line(run: Runner, path: Path) -> None:
         return "deny"
 
     approve.tiers = ("read",)  # type: ignore[attr-defined]
-    run("go", model=ScriptedModel([ask("look"), "ok"]), tools=all_tiers(), audit=path, approve=approve)
-    assert [(line["kind"], line["status"]) for line in read(path)] == [("outcome", "denied")]
+    run(
+        "go",
+        model=ScriptedModel([ask("look"), "ok"]),
+        tools=all_tiers(),
+        audit=path,
+        approve=approve,
+    )
+    assert [(line["kind"], line["status"]) for line in read(path)] == [
+        ("outcome", "denied")
+    ]
 
 
 def test_the_answer_itself_leaves_no_line(run: Runner, path: Path) -> None:
     model = ScriptedModel([ToolCall("a", "final_answer", {"response": 3}), "x"])
-    result = run("go", model=model, tools=all_tiers(), audit=path, output_type=int, max_turns=1)
+    result = run(
+        "go", model=model, tools=all_tiers(), audit=path, output_type=int, max_turns=1
+    )
     assert path.read_bytes() == b"", result.calls
 
 
@@ -137,19 +182,30 @@ def test_an_intent_is_on_the_disk_before_the_tool_runs(
 ) -> None:
     seen: list[str] = []
     fsync = os.fsync
-    monkeypatch.setattr(os, "fsync", lambda file: (seen.append("on the disk"), fsync(file))[1])
+    monkeypatch.setattr(
+        os, "fsync", lambda file: (seen.append("on the disk"), fsync(file))[1]
+    )
 
     def put(key: str) -> str:
         """Put it there."""
-        seen.extend(line["kind"] for line in read(path) if line["arguments"] == {"key": key})
+        seen.extend(
+            line["kind"] for line in read(path) if line["arguments"] == {"key": key}
+        )
         return key
 
-    run("go", model=ScriptedModel([ask("put", key="a"), "ok"]), tools=of(put), audit=path)
+    run(
+        "go",
+        model=ScriptedModel([ask("put", key="a"), "ok"]),
+        tools=of(put),
+        audit=path,
+    )
     assert seen == ["on the disk", "intent"]
 
 
 @pytest.mark.parametrize("fault", ["altered", "a folder", "a journal of the caller"])
-def test_what_cannot_be_audited_is_not_run(fault: str, run: Runner, path: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_audited_is_not_run(
+    fault: str, run: Runner, path: Path, tmp_path: Path
+) -> None:
     ran: list[str] = []
 
     def put(key: str) -> str:
@@ -171,7 +227,12 @@ def test_what_cannot_be_audited_is_not_run(fault: str, run: Runner, path: Path, 
 
         audit.began = cannot
     with pytest.raises((OSError, ValueError)):
-        run("go", model=ScriptedModel([ask("put", key="a"), "ok"]), tools=of(put), audit=audit)
+        run(
+            "go",
+            model=ScriptedModel([ask("put", key="a"), "ok"]),
+            tools=of(put),
+            audit=audit,
+        )
     assert ran == []
 
 
@@ -202,8 +263,13 @@ print(verify(sys.argv[1]))
 def test_a_disk_that_is_full_amid_a_line_breaks_no_chain(path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-W", "error", "-c", _ON_A_FULL_DISK, str(path)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
-    assert (done.stdout.splitlines(), done.stderr) == (["OSError 1 not_run", "4 lines: intact."], "")
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert (done.stdout.splitlines(), done.stderr) == (
+        ["OSError 1 not_run", "4 lines: intact."],
+        "",
+    )
 
 
 @pytest.mark.parametrize("given", [True, 7, b"audit.jsonl", ["a"]], ids=repr)
@@ -222,9 +288,15 @@ def test_ctrl_c_in_a_tool_leaves_an_outcome(path: Path) -> None:
     calls = [ask("break_off"), ask("put", key="a")]
     with pytest.raises(KeyboardInterrupt):
         toolkit.run_agent_with_tools(
-            "", model=ScriptedModel([calls]), tools=of(break_off, put, parallel=False), audit=path
+            "",
+            model=ScriptedModel([calls]),
+            tools=of(break_off, put, parallel=False),
+            audit=path,
         )
-    assert [(line["kind"], line.get("status")) for line in read(path)] == [("intent", None), ("outcome", "interrupted")]
+    assert [(line["kind"], line.get("status")) for line in read(path)] == [
+        ("intent", None),
+        ("outcome", "interrupted"),
+    ]
     assert verify(path).unfinished == ()
 
 
@@ -235,7 +307,9 @@ def test_cancelling_leaves_an_outcome(path: Path) -> None:
 
     async def main() -> None:
         model = ScriptedModel([ask("wait")])
-        task = asyncio.ensure_future(toolkit.arun_agent_with_tools("", model=model, tools=of(wait), audit=path))
+        task = asyncio.ensure_future(
+            toolkit.arun_agent_with_tools("", model=model, tools=of(wait), audit=path)
+        )
         while not path.exists() or not path.read_bytes():
             await asyncio.sleep(0.01)
         task.cancel()
@@ -243,7 +317,10 @@ def test_cancelling_leaves_an_outcome(path: Path) -> None:
             await task
 
     asyncio.run(main())
-    assert [(line["kind"], line.get("status")) for line in read(path)] == [("intent", None), ("outcome", "interrupted")]
+    assert [(line["kind"], line.get("status")) for line in read(path)] == [
+        ("intent", None),
+        ("outcome", "interrupted"),
+    ]
 
 
 def test_a_timeout_is_an_outcome(run: Runner, path: Path) -> None:
@@ -253,19 +330,30 @@ def test_a_timeout_is_an_outcome(run: Runner, path: Path) -> None:
         """Wait."""
         stop.wait(30)
 
-    run("", model=ScriptedModel([ask("wait"), "ok"]), tools=of(wait, timeout=0.05), audit=path)
+    run(
+        "",
+        model=ScriptedModel([ask("wait"), "ok"]),
+        tools=of(wait, timeout=0.05),
+        audit=path,
+    )
     stop.set()
     assert [line.get("status") for line in read(path)] == [None, "timeout"]
 
 
-def test_the_logger_alone_is_an_audit(run: Runner, caplog: pytest.LogCaptureFixture, path: Path) -> None:
+def test_the_logger_alone_is_an_audit(
+    run: Runner, caplog: pytest.LogCaptureFixture, path: Path
+) -> None:
     replies = [ask("put", key="a"), "ok"]
     run("go", model=ScriptedModel(replies), tools=of(put))
     assert caplog.records == []
     with caplog.at_level(logging.INFO, logger="toolkit.audit"):
         run("go", model=ScriptedModel(replies), tools=of(put))
         run("go", model=ScriptedModel(replies), tools=of(put), audit=path)
-    told = [json.loads(record.getMessage()) for record in caplog.records if record.name == "toolkit.audit"]
+    told = [
+        json.loads(record.getMessage())
+        for record in caplog.records
+        if record.name == "toolkit.audit"
+    ]
     assert [line["kind"] for line in told] == ["intent", "outcome"] * 2
     assert told[2:] == read(path)
 
@@ -299,7 +387,13 @@ def change(lines: list[bytes], kind: str) -> list[bytes]:
             at = {"first": 0, "middle": middle, "last": len(lines) - 1}[where]
             return [*lines[: at + 1], *lines[at:]]
         case ["inserted", what]:
-            made = {"blank": b"\n", "text": b"hello\n", "json": b"{}\n", "bytes": b"\xff\xfe\n", "list": b"[1]\n"}[what]
+            made = {
+                "blank": b"\n",
+                "text": b"hello\n",
+                "json": b"{}\n",
+                "bytes": b"\xff\xfe\n",
+                "list": b"[1]\n",
+            }[what]
             return [*lines[:middle], made, *lines[middle:]]
         case ["cut", "half a line"]:
             return [*lines[:-1], lines[-1][: len(lines[-1]) // 2]]
@@ -319,8 +413,20 @@ CHANGES = [
     *("removed: first", "removed: middle", "removed: last", "removed: last two"),
     *("swapped: first", "swapped: middle", "swapped: last"),
     *("doubled: first", "doubled: middle", "doubled: last"),
-    *("inserted: blank", "inserted: text", "inserted: json", "inserted: bytes", "inserted: list"),
-    *("cut: half a line", "cut: half a line amid", "cut: all", "added: at the end", "added: blank"),
+    *(
+        "inserted: blank",
+        "inserted: text",
+        "inserted: json",
+        "inserted: bytes",
+        "inserted: list",
+    ),
+    *(
+        "cut: half a line",
+        "cut: half a line amid",
+        "cut: all",
+        "added: at the end",
+        "added: blank",
+    ),
 ]
 
 
@@ -337,17 +443,23 @@ def test_what_was_changed_is_found(kind: str, path: Path) -> None:
     assert not found.is_intact
     assert "problem(s)" in str(found)
     path.with_name("audit.jsonl.head").unlink()
-    assert not verify(path, last=kept).is_intact  # the hash kept elsewhere serves as well
+    assert not verify(
+        path, last=kept
+    ).is_intact  # the hash kept elsewhere serves as well
 
 
 def test_what_stands_in_no_line_is_no_change(path: Path) -> None:
     """The hash is of what a line says, so that its layout may change."""
     write_lines(path, 4)
-    path.write_bytes(b"".join(change(path.read_bytes().splitlines(keepends=True), "edited: a space")))
+    path.write_bytes(
+        b"".join(change(path.read_bytes().splitlines(keepends=True), "edited: a space"))
+    )
     assert verify(path).is_intact
 
 
-@pytest.mark.parametrize("left", [b"", b"garbage", b"00000000000000000008 x 9", None], ids=str)
+@pytest.mark.parametrize(
+    "left", [b"", b"garbage", b"00000000000000000008 x 9", None], ids=str
+)
 def test_a_lost_head_is_told(left: bytes | None, path: Path) -> None:
     write_lines(path, 4)
     head, last = path.with_name("audit.jsonl.head"), read(path)[-1]["hash"]
@@ -357,19 +469,30 @@ def test_a_lost_head_is_told(left: bytes | None, path: Path) -> None:
     assert not verify(path).is_intact
     assert verify(path, last=last).is_intact
     if left != b"00000000000000000008 x 9":
-        with pytest.raises(ValueError, match=r"does not end as 'audit.jsonl.head' says: look at it with verify"):
+        with pytest.raises(
+            ValueError,
+            match=r"does not end as 'audit.jsonl.head' says: look at it with verify",
+        ):
             write_lines(path, 1)
         assert len(read(path)) == 8
 
 
-@pytest.mark.parametrize("lost", ["the file", "all lines", "the last line", "all but the first", "head and lines"])
+@pytest.mark.parametrize(
+    "lost",
+    ["the file", "all lines", "the last line", "all but the first", "head and lines"],
+)
 def test_a_changed_end_keeps_tools_from_running(lost: str, path: Path) -> None:
     write_lines(path, 4)
     lines = path.read_bytes().splitlines(keepends=True)
     if lost == "the file":
         path.unlink()
     else:
-        kept = {"all lines": 0, "the last line": 7, "all but the first": 1, "head and lines": 2}[lost]
+        kept = {
+            "all lines": 0,
+            "the last line": 7,
+            "all but the first": 1,
+            "head and lines": 2,
+        }[lost]
         path.write_bytes(b"".join(lines[:kept]))
     if lost == "head and lines":
         path.with_name("audit.jsonl.head").unlink()
@@ -391,13 +514,20 @@ def test_a_crash_between_the_lines_and_the_head(batch: int, path: Path) -> None:
     write_lines(path, 1)
     head = path.with_name("audit.jsonl.head")
     before = head.read_bytes()
-    calls = tuple((ask("put", f"x{number}", key="a"), of(put).snapshot()["put"]) for number in range(batch))
-    AuditLog(path).began(Run("crashed", ()), calls)
+    calls = tuple(
+        (ask("put", f"x{number}", key="a"), of(put).snapshot()["put"])
+        for number in range(batch)
+    )
+    begin(AuditLog(path), "crashed", calls)
     head.write_bytes(before)
     assert verify(path).is_intact
     write_lines(path, 1)
     found = verify(path)
-    assert (found.problems, found.lines, len(found.unfinished)) == ((), 4 + batch, batch)
+    assert (found.problems, found.lines, len(found.unfinished)) == (
+        (),
+        4 + batch,
+        batch,
+    )
 
 
 @pytest.mark.parametrize("kept", [1, 40, -2, -1])
@@ -406,7 +536,11 @@ def test_a_line_that_a_crash_cut_off(kept: int, path: Path) -> None:
     write_lines(path, 1)
     head = path.with_name("audit.jsonl.head")
     before, size = head.read_bytes(), path.stat().st_size
-    AuditLog(path).began(Run("crashed", ()), [(ask("put", "x", key="a"), of(put).snapshot()["put"])])
+    begin(
+        AuditLog(path),
+        "crashed",
+        [(ask("put", "x", key="a"), of(put).snapshot()["put"])],
+    )
     whole = path.read_bytes()
     path.write_bytes(whole[:size] + whole[size:][:kept])
     head.write_bytes(before)
@@ -415,7 +549,9 @@ def test_a_line_that_a_crash_cut_off(kept: int, path: Path) -> None:
     write_lines(path, 1)
     found = verify(path)
     assert found.lines == 7
-    assert found.problems == (() if kept == -1 else ("Line 3 cannot be read: it was cut off or altered.",))
+    assert found.problems == (
+        () if kept == -1 else ("Line 3 cannot be read: it was cut off or altered.",)
+    )
 
 
 _WRITE = """
@@ -445,7 +581,16 @@ def test_processes_and_threads_that_write_at_once(path: Path) -> None:
     turns = 100
     processes = [
         subprocess.Popen(
-            [sys.executable, "-W", "error", "-c", _WRITE, str(path), str(number), str(turns)],
+            [
+                sys.executable,
+                "-W",
+                "error",
+                "-c",
+                _WRITE,
+                str(path),
+                str(number),
+                str(turns),
+            ],
             env=environment,
             stderr=subprocess.PIPE,
         )
@@ -454,11 +599,20 @@ def test_processes_and_threads_that_write_at_once(path: Path) -> None:
     for process in processes:
         assert process.communicate(timeout=100)[1] == b""
     found = verify(path)
-    assert (found.problems, found.unfinished, found.lines) == ((), (), 2 * 3 * turns * 2 * 2)
+    assert (found.problems, found.unfinished, found.lines) == (
+        (),
+        (),
+        2 * 3 * turns * 2 * 2,
+    )
     writers = [line["run_id"] for line in read(path)]
     assert len(set(writers)) == 6
-    changes = sum(one.split("-")[0] != other.split("-")[0] for one, other in itertools.pairwise(writers))
-    assert changes > 10, "the processes wrote one after the other, so that nothing is shown"
+    changes = sum(
+        one.split("-")[0] != other.split("-")[0]
+        for one, other in itertools.pairwise(writers)
+    )
+    assert changes > 10, (
+        "the processes wrote one after the other, so that nothing is shown"
+    )
 
 
 @pytest.mark.parametrize("moved", ["both", "the folder"])
@@ -467,7 +621,7 @@ def test_a_file_that_is_moved_away_is_begun_anew(moved: str, tmp_path: Path) -> 
     path = folder / "audit.jsonl"
     audit = AuditLog(path)  # which is kept
     call, tool = ask("put", key="a"), of(put).snapshot()["put"]
-    audit.began(Run("r", ()), [(call, tool)] * 3)
+    begin(audit, "r", [(call, tool)] * 3)
     old = tmp_path / "old"
     if moved == "the folder":
         folder.rename(old)
@@ -475,7 +629,7 @@ def test_a_file_that_is_moved_away_is_begun_anew(moved: str, tmp_path: Path) -> 
         old.mkdir()
         for name in ("audit.jsonl", "audit.jsonl.head"):
             (folder / name).rename(old / name)
-    audit.began(Run("r", ()), [(call, tool)] * 2)
+    begin(audit, "r", [(call, tool)] * 2)
     assert (verify(old / "audit.jsonl").lines, verify(path).lines) == (3, 2)
     assert verify(old / "audit.jsonl").is_intact
     assert verify(path).is_intact
@@ -485,24 +639,29 @@ def test_a_head_that_is_moved_away_later_is_noticed(path: Path) -> None:
     """Between the two moves a line is refused; after them the new files belong together."""
     audit = AuditLog(path)
     calls = [(ask("put", key="a"), of(put).snapshot()["put"])]
-    audit.began(Run("r", ()), calls)
+    begin(audit, "r", calls)
     path.rename(path.with_name("old"))
     with pytest.raises(ValueError, match="does not end as"):
-        audit.began(Run("r", ()), calls)
+        begin(audit, "r", calls)
     path.with_name("audit.jsonl.head").rename(path.with_name("old.head"))
-    audit.began(Run("r", ()), calls)
+    begin(audit, "r", calls)
     assert verify(path).is_intact
     assert verify(path.with_name("old")).is_intact
 
 
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files cannot be counted here")
+@pytest.mark.skipif(
+    not Path("/proc/self/fd").exists(), reason="open files cannot be counted here"
+)
 def test_an_audit_for_each_run_keeps_few_files_open(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     for number in range(100):
         write_lines(tmp_path / f"{number}.jsonl", 1)
     assert len(os.listdir("/proc/self/fd")) - before < 80
     write_lines(tmp_path / "0.jsonl", 1)
-    assert (verify(tmp_path / "0.jsonl").is_intact, verify(tmp_path / "0.jsonl").lines) == (True, 4)
+    assert (
+        verify(tmp_path / "0.jsonl").is_intact,
+        verify(tmp_path / "0.jsonl").lines,
+    ) == (True, 4)
 
 
 def test_two_names_of_one_file_are_one_audit(path: Path) -> None:
@@ -522,14 +681,14 @@ def test_two_names_of_one_file_are_one_audit(path: Path) -> None:
 def test_a_forked_child_goes_on_with_the_file(path: Path) -> None:
     audit = AuditLog(path)
     calls = [(ask("put", key="a"), of(put).snapshot()["put"])]
-    audit.began(Run("r", ()), calls)
+    begin(audit, "r", calls)
     child = os.fork()
     if not child:
         for _ in range(50):
-            audit.began(Run("child", ()), calls)
+            begin(audit, "child", calls)
         os._exit(0)
     for _ in range(50):
-        audit.began(Run("r", ()), calls)
+        begin(audit, "r", calls)
     assert os.waitpid(child, 0)[1] == 0
     assert (verify(path).problems, verify(path).lines) == ((), 101)
 
@@ -538,29 +697,104 @@ def test_a_forked_child_goes_on_with_the_file(path: Path) -> None:
 
 
 HIDDEN = [
-    *("password", "passwords", "Password", "userPassword", "dbpassword", "DB_PASSWORD", "new-password"),
-    *("password2", "passphrase", "pwd", "secret", "clientSecret", "clientsecret", "secret_key", "SECRET"),
-    *("token", "accessToken", "accesstoken", "refresh_token", "tokens", "tokenValue", "api_key", "apiKey"),
-    *("APIKey", "x-api-key", "apikeys", "authorization", "Authorization", "credentials", "privateKey"),
-    *("private_key_pem", "accessKeyId", "pin", "PINCode", "cardPin", "cvv", "CVC", "iban", "IBANs"),
+    *(
+        "password",
+        "passwords",
+        "Password",
+        "userPassword",
+        "dbpassword",
+        "DB_PASSWORD",
+        "new-password",
+    ),
+    *(
+        "password2",
+        "passphrase",
+        "pwd",
+        "secret",
+        "clientSecret",
+        "clientsecret",
+        "secret_key",
+        "SECRET",
+    ),
+    *(
+        "token",
+        "accessToken",
+        "accesstoken",
+        "refresh_token",
+        "tokens",
+        "tokenValue",
+        "api_key",
+        "apiKey",
+    ),
+    *(
+        "APIKey",
+        "x-api-key",
+        "apikeys",
+        "authorization",
+        "Authorization",
+        "credentials",
+        "privateKey",
+    ),
+    *(
+        "private_key_pem",
+        "accessKeyId",
+        "pin",
+        "PINCode",
+        "cardPin",
+        "cvv",
+        "CVC",
+        "iban",
+        "IBANs",
+    ),
     *("card_number", "cardNumbers", "ssn", "otp", "cookie", "setCookie"),
 ]
 SHOWN = [
-    *("tokenizer", "pinboard", "pinned", "spin", "opinion", "secretary", "passenger", "max_tokens"),
-    *("maxTokens", "token_count", "tokenLimit", "token_type", "password_policy", "key", "keyboard"),
-    *("shipping", "author", "authority", "session", "class", "pinot", "compass", "passport_country", "ibanez"),
+    *(
+        "tokenizer",
+        "pinboard",
+        "pinned",
+        "spin",
+        "opinion",
+        "secretary",
+        "passenger",
+        "max_tokens",
+    ),
+    *(
+        "maxTokens",
+        "token_count",
+        "tokenLimit",
+        "token_type",
+        "password_policy",
+        "key",
+        "keyboard",
+    ),
+    *(
+        "shipping",
+        "author",
+        "authority",
+        "session",
+        "class",
+        "pinot",
+        "compass",
+        "passport_country",
+        "ibanez",
+    ),
     *("cvvx", "assn", "name", "secretariat"),
 ]
 
 
 def redacted(audit: AuditLog, path: Path, arguments: dict[str, Any]) -> Any:
-    audit.began(Run("r", ()), [(ToolCall("c", "put", arguments), of(put).snapshot()["put"])])
+    begin(audit, "r", [(ToolCall("c", "put", arguments), of(put).snapshot()["put"])])
     return read(path)[-1]["arguments"]
 
 
 @pytest.mark.parametrize("name", HIDDEN)
 def test_secrets_are_redacted_by_the_name_of_their_field(name: str, path: Path) -> None:
-    arguments = {name: "v4lue", "deep": [{name: {"a": "v4lue"}}], "more": {"deep": {name: ["v4lue"]}}}
+    arguments = {
+        name: "v4lue",
+        "deep": [{name: {"a": "v4lue"}}],
+        "more": {"deep": {name: ["v4lue"]}},
+    }
     assert "v4lue" not in json.dumps(redacted(AuditLog(path), path, arguments)), name
 
 
@@ -586,13 +820,28 @@ def test_other_fields_stay(name: str, path: Path) -> None:
     ],
 )
 def test_secrets_are_redacted_by_their_form(text: str, path: Path) -> None:
-    assert "SECRET" not in json.dumps(redacted(AuditLog(path), path, {"note": f"see {text}", "more": [[text]]}))
+    assert "SECRET" not in json.dumps(
+        redacted(AuditLog(path), path, {"note": f"see {text}", "more": [[text]]})
+    )
 
 
 def test_further_secrets_are_named_by_the_caller(path: Path) -> None:
-    audit = AuditLog(path, secret_fields=("birthDate", "пароль"), secret_patterns=(r"\bK-\d+",))
-    arguments = {"birth_date": "1.1.", "пароль": "x", "имя": "Ада", "note": "by K-123 of", "birthplace": "here"}
-    expected = {"birth_date": "[redacted]", "пароль": "[redacted]", "имя": "Ада", "note": "by [redacted] of"}
+    audit = AuditLog(
+        path, secret_fields=("birthDate", "пароль"), secret_patterns=(r"\bK-\d+",)
+    )
+    arguments = {
+        "birth_date": "1.1.",
+        "пароль": "x",
+        "имя": "Ада",
+        "note": "by K-123 of",
+        "birthplace": "here",
+    }
+    expected = {
+        "birth_date": "[redacted]",
+        "пароль": "[redacted]",
+        "имя": "Ада",
+        "note": "by [redacted] of",
+    }
     assert redacted(audit, path, arguments) == {**expected, "birthplace": "here"}
 
 
@@ -602,7 +851,11 @@ def test_arguments_that_are_hard_to_write(path: Path, run: Runner) -> None:
     for _ in range(60):
         deep = [deep]
     calls = [
-        ToolCall("a", "take", raw='{"value": [-0.0, 1e16, 1e-7, 0.1, 123456789012345678901234567890]}'),
+        ToolCall(
+            "a",
+            "take",
+            raw='{"value": [-0.0, 1e16, 1e-7, 0.1, 123456789012345678901234567890]}',
+        ),
         ToolCall("b", "take", raw='{"value": "\\ud800\\u2028\\u0000\\n"}'),
         ToolCall("c", "take", raw=json.dumps({"value": deep})),
         ToolCall("d", "take", raw='{"value": {"": 1, " ": null, "é": {"ü": []}}}'),
@@ -644,7 +897,9 @@ def foreign_module() -> Any:
     return module
 
 
-@pytest.mark.parametrize("place", ["own", "library", "chained", "group", "nested", "note"])
+@pytest.mark.parametrize(
+    "place", ["own", "library", "chained", "group", "nested", "note"]
+)
 @pytest.mark.parametrize("kind", TELLING)
 def test_an_exception_tells_no_secret(
     kind: str, place: str, run: Runner, path: Path, caplog: pytest.LogCaptureFixture
@@ -663,8 +918,12 @@ def test_an_exception_tells_no_secret(
             except ConnectionError as error:
                 raise ValueError("It did not work.") from error
         if place == "group":
-            group = getattr(__builtins__, "ExceptionGroup", None) or dict(__builtins__).get("ExceptionGroup")  # type: ignore[call-overload]
-            raise group("several", [RuntimeError(text)]) if group else RuntimeError(text)
+            group = getattr(__builtins__, "ExceptionGroup", None) or dict(
+                __builtins__
+            ).get("ExceptionGroup")  # type: ignore[call-overload]
+            raise (
+                group("several", [RuntimeError(text)]) if group else RuntimeError(text)
+            )
         if place == "nested":
             raise RuntimeError("failed", {"why": [text]})
         error = RuntimeError("failed")
@@ -674,11 +933,18 @@ def test_an_exception_tells_no_secret(
     events: list[Event] = []
     model = ScriptedModel([ask("act"), "ok"])
     with caplog.at_level(logging.INFO, logger="toolkit.audit"):
-        result = run("go", model=model, tools=of(act), audit=path, on_event=events.append)
+        result = run(
+            "go", model=model, tools=of(act), audit=path, on_event=events.append
+        )
     told = result.calls[0].content
     assert "The tool 'act' failed" in told
     assert "log reference act" in told
-    shown = [told, repr(model.requests[-1].messages), *(event.to_json() for event in events), path.read_text()]
+    shown = [
+        told,
+        repr(model.requests[-1].messages),
+        *(event.to_json() for event in events),
+        path.read_text(),
+    ]
     shown += [record.getMessage() for record in caplog.records]
     for one in shown:
         assert SECRET not in one

@@ -17,8 +17,8 @@ import batch_tools
 from batch_tools import MODEL, TOOLS
 from toolkit import Model, RunResult, ScriptedModel, ToolCall
 from toolkit.batch import Rate, RunFailed, run_batch
-from toolkit.registry import REGISTRY, ToolRegistry, import_tools
 from toolkit.store import SQLiteStore
+from toolkit.tools.registry import REGISTRY, ToolRegistry, import_tools
 
 
 def texts(results: list[Any]) -> list[str]:
@@ -27,7 +27,9 @@ def texts(results: list[Any]) -> list[str]:
 
 def test_results_come_in_the_order_of_the_prompts() -> None:
     prompts = [f"p{number}" for number in range(30)]
-    assert texts(run_batch(prompts, model=MODEL, tools=TOOLS)) == [f"you said {prompt}" for prompt in prompts]
+    assert texts(run_batch(prompts, model=MODEL, tools=TOOLS)) == [
+        f"you said {prompt}" for prompt in prompts
+    ]
 
 
 def test_a_failed_run_stops_no_other() -> None:
@@ -44,7 +46,12 @@ def test_nothing_is_nothing() -> None:
 
 def test_progress_counts_up() -> None:
     seen: list[tuple[int, int]] = []
-    run_batch(["a", "b", "fail"], model=MODEL, tools=TOOLS, on_progress=lambda *counts: seen.append(counts))
+    run_batch(
+        ["a", "b", "fail"],
+        model=MODEL,
+        tools=TOOLS,
+        on_progress=lambda *counts: seen.append(counts),
+    )
     assert seen == [(1, 3), (2, 3), (3, 3)]
 
 
@@ -62,25 +69,36 @@ def test_concurrency_is_bounded(concurrency: int) -> None:
             now -= 1
         return "done"
 
-    run_batch(list("abcdefgh"), model=ScriptedModel(answer), tools=(), concurrency=concurrency)
+    run_batch(
+        list("abcdefgh"), model=ScriptedModel(answer), tools=(), concurrency=concurrency
+    )
     assert most == concurrency
 
 
 def test_tools_that_can_be_read_once_are_there_for_all_runs(tmp_path: Path) -> None:
     prompts = [f"append {tmp_path / 'lines'} {line} 0" for line in "ab"]
     given = (function for function in [batch_tools.append])
-    assert texts(run_batch(prompts, model=MODEL, tools=given)) == ["appended a", "appended b"]
+    assert texts(run_batch(prompts, model=MODEL, tools=given)) == [
+        "appended a",
+        "appended b",
+    ]
 
 
 def test_a_file_of_tools_is_run_once(tmp_path: Path) -> None:
     (tmp_path / "counting_tools.py").write_text(
-        "from pathlib import Path\nfrom toolkit.registry import ToolRegistry\nR = ToolRegistry()\n"
+        "from pathlib import Path\nfrom toolkit.tools.registry import ToolRegistry\nR = ToolRegistry()\n"
         "with Path(__file__).with_name('runs').open('a') as file:\n    file.write('x')\n"
         "def look() -> str:\n    return 'seen'\nR.register_tool(look)\n"
     )
-    model = ScriptedModel(lambda asked: "done" if asked.messages[-1].tool_results else ToolCall("", "look", {}))
+    model = ScriptedModel(
+        lambda asked: (
+            "done" if asked.messages[-1].tool_results else ToolCall("", "look", {})
+        )
+    )
     for _ in range(2):
-        for result in run_batch(list("ab"), model=model, tools=str(tmp_path / "counting_tools.py")):
+        for result in run_batch(
+            list("ab"), model=model, tools=str(tmp_path / "counting_tools.py")
+        ):
             assert [call.content for call in result.calls] == ["seen"]
     assert (tmp_path / "runs").read_text() == "x"
 
@@ -93,14 +111,22 @@ def test_a_batch_in_a_tool_belongs_to_its_call(run: Any) -> None:
         return "from within"
 
     async def outer() -> str:
-        asked = ScriptedModel(lambda asked: "done" if asked.messages[-1].tool_results else ToolCall("", "inner", {}))
-        results = run_batch(["a", "b"], model=asked, tools=[inner], on_event=told.append)
+        asked = ScriptedModel(
+            lambda asked: (
+                "done" if asked.messages[-1].tool_results else ToolCall("", "inner", {})
+            )
+        )
+        results = run_batch(
+            ["a", "b"], model=asked, tools=[inner], on_event=told.append
+        )
         return " ".join(result.calls[0].content for result in results)
 
     call = ToolCall("outside", "outer", {})
     result = run("q", model=ScriptedModel([call, "done"]), tools=ToolRegistry([outer]))
     assert result.calls[0].content == "from within from within"
-    assert [event.data["parent_call_id"] for event in told if event.name == "run_start"] == ["outside"] * 2
+    assert [
+        event.data["parent_call_id"] for event in told if event.name == "run_start"
+    ] == ["outside"] * 2
 
 
 WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
@@ -109,7 +135,11 @@ WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a rate that is a number": ({"rate": 3}, TypeError, "rate is a Rate"),
     "no concurrency": ({"concurrency": 0}, ValueError, "lets nothing run"),
     "a part of one": ({"concurrency": 2.5}, ValueError, "a whole number"),
-    "no executor": ({"executor": "threads"}, TypeError, "executor is one of concurrent.futures, not 'threads'"),
+    "no executor": (
+        {"executor": "threads"},
+        TypeError,
+        "executor is one of concurrent.futures, not 'threads'",
+    ),
     "a text for a list": ({"prompts": "abc"}, TypeError, "prompts is a list of texts"),
     "what is no text": ({"prompts": ["a", 5]}, TypeError, "prompts is a list of texts"),
     "an id for all runs": ({"run_id": "r"}, TypeError, "belongs to one run"),
@@ -119,7 +149,9 @@ WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
 
 
 @pytest.mark.parametrize(("options", "kind", "told"), WRONG.values(), ids=WRONG)
-def test_what_cannot_work_is_refused_at_once(options: dict[str, Any], kind: type[Exception], told: str) -> None:
+def test_what_cannot_work_is_refused_at_once(
+    options: dict[str, Any], kind: type[Exception], told: str
+) -> None:
     with pytest.raises(kind, match=told):
         run_batch(**{"prompts": ["a"], "model": MODEL, "tools": TOOLS, **options})
 
@@ -135,14 +167,21 @@ def test_an_interrupted_batch_keeps_what_it_has() -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt) as caught:
-        run_batch(["a", "b", "c"], model=MODEL, tools=TOOLS, concurrency=1, on_progress=stop)
+        run_batch(
+            ["a", "b", "c"], model=MODEL, tools=TOOLS, concurrency=1, on_progress=stop
+        )
     assert texts(caught.value.results) == ["you said a", "you said b", "None"]  # type: ignore[attr-defined]
 
 
 def test_a_batch_of_a_store_is_done_once(tmp_path: Path) -> None:
     lines, store = tmp_path / "lines", SQLiteStore(tmp_path / "runs.db")
     prompts = [f"append {lines} {number} 0" for number in range(5)]
-    options: dict[str, Any] = {"model": MODEL, "tools": TOOLS, "store": store, "batch_id": "b"}
+    options: dict[str, Any] = {
+        "model": MODEL,
+        "tools": TOOLS,
+        "store": store,
+        "batch_id": "b",
+    }
     first = run_batch([*prompts, "fail"], **options)
     again = run_batch([*prompts, "fail"], **options)
     assert texts(first) == texts(again)
@@ -161,7 +200,12 @@ def test_requests_of_all_runs_keep_one_rate(tmp_path: Path) -> None:
         assert pickle.loads(pickle.dumps(rate)).path == rate.path
     times: list[float] = []
     rate = Rate(3000)
-    run_batch(list("abcd"), model=ScriptedModel(lambda request: times.append(time.time()) or "x"), tools=(), rate=rate)
+    run_batch(
+        list("abcd"),
+        model=ScriptedModel(lambda request: times.append(time.time()) or "x"),
+        tools=(),
+        rate=rate,
+    )
     assert max(times) - min(times) >= 0.05
     with pytest.raises(ValueError, match="lets nothing through"):
         Rate(0)
@@ -173,7 +217,9 @@ def executor(request: pytest.FixtureRequest) -> Any:
     if request.param == "threads":
         made = ThreadPoolExecutor(2)
     else:
-        made = ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("forkserver"))
+        made = ProcessPoolExecutor(
+            2, mp_context=multiprocessing.get_context("forkserver")
+        )
     with made:
         yield made
 
@@ -181,8 +227,14 @@ def executor(request: pytest.FixtureRequest) -> Any:
 def test_any_executor_will_do(executor: Executor, tmp_path: Path) -> None:
     lines = tmp_path / "lines"
     prompts = ["a", f"append {lines} x 0", "fail"]
-    first, second, third = run_batch(prompts, model=MODEL, tools=TOOLS, executor=executor)
-    assert texts([first, second, third]) == ["you said a", "appended x", "RuntimeError: the model is out"]
+    first, second, third = run_batch(
+        prompts, model=MODEL, tools=TOOLS, executor=executor
+    )
+    assert texts([first, second, third]) == [
+        "you said a",
+        "appended x",
+        "RuntimeError: the model is out",
+    ]
     assert isinstance(second, RunResult)
     assert second.calls[0].name == "append"
     assert isinstance(third, RunFailed)
@@ -190,16 +242,27 @@ def test_any_executor_will_do(executor: Executor, tmp_path: Path) -> None:
 
 
 def test_an_output_keeps_its_type(executor: Executor, tmp_path: Path) -> None:
-    asked: dict[str, Any] = {"model": batch_tools.COUNTING, "tools": (), "output_type": int, "executor": executor}
+    asked: dict[str, Any] = {
+        "model": batch_tools.COUNTING,
+        "tools": (),
+        "output_type": int,
+        "executor": executor,
+    }
     assert [result.output for result in run_batch(["one", "three"], **asked)] == [3, 5]
     kept: dict[str, Any] = {"store": SQLiteStore(tmp_path / "runs.db"), "batch_id": "b"}
-    assert [result.output for _ in range(2) for result in run_batch(["four"], **asked, **kept)] == [4, 4]
+    assert [
+        result.output
+        for _ in range(2)
+        for result in run_batch(["four"], **asked, **kept)
+    ] == [4, 4]
 
 
 def test_tools_are_found_by_reference(executor: Executor, tmp_path: Path) -> None:
     prompts = [f"append {tmp_path / 'lines'} x 0"]
     for reference in ("batch_tools", "batch_tools:TOOLS", "batch_tools:append"):
-        assert texts(run_batch(prompts, model=MODEL, tools=reference, executor=executor)) == ["appended x"]
+        assert texts(
+            run_batch(prompts, model=MODEL, tools=reference, executor=executor)
+        ) == ["appended x"]
 
 
 REFERENCES = {
@@ -213,8 +276,12 @@ REFERENCES = {
 }
 
 
-@pytest.mark.parametrize(("reference", "kind", "told"), REFERENCES.values(), ids=REFERENCES)
-def test_a_reference_to_nothing_is_told(reference: str, kind: type[Exception], told: str) -> None:
+@pytest.mark.parametrize(
+    ("reference", "kind", "told"), REFERENCES.values(), ids=REFERENCES
+)
+def test_a_reference_to_nothing_is_told(
+    reference: str, kind: type[Exception], told: str
+) -> None:
     with pytest.raises(kind, match=told):
         import_tools(reference)
 
@@ -231,40 +298,63 @@ def test_a_module_that_misses_another_is_not_said_to_be_missing(
 def test_a_file_named_as_a_module_is_another_one(tmp_path: Path) -> None:
     (tmp_path / "json.py").write_text("def look() -> str:\n    return 'seen'\n")
     for _ in range(2):
-        assert import_tools(f"{tmp_path / 'json.py'}:look").call("look", "{}").content == "seen"
+        assert (
+            import_tools(f"{tmp_path / 'json.py'}:look").call("look", "{}").content
+            == "seen"
+        )
     assert pickle.loads(pickle.dumps({"a": json.dumps}))["a"] is json.dumps
 
 
 def test_a_file_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     (tmp_path / "failing_tools.py").write_text("raise ValueError('at its import')\n")
     for _ in range(2):
-        with pytest.raises(ImportError, match=r"failed while it was imported: ValueError: at its import\. Run it"):
+        with pytest.raises(
+            ImportError,
+            match=r"failed while it was imported: ValueError: at its import\. Run it",
+        ):
             import_tools(str(tmp_path / "failing_tools.py"))
 
 
-def test_a_file_is_a_reference_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_a_reference_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = len(REGISTRY)
     (tmp_path / "my_own_tools.py").write_text(
-        "from toolkit import tool\nfrom toolkit.registry import ToolRegistry\nR = ToolRegistry()\n\n"
+        "from toolkit import tool\nfrom toolkit.tools.registry import ToolRegistry\nR = ToolRegistry()\n\n"
         '@tool(registry=R)\ndef look() -> str:\n    """Look."""\n    return "seen"\n'
     )
     found = import_tools(str(tmp_path / "my_own_tools.py"))
     assert [tool.name for tool in found] == ["look"]
     assert found.call("look", "{}").content == "seen"
     monkeypatch.chdir(tmp_path)
-    for reference in ("my_own_tools.py", "./my_own_tools.py", f"../{tmp_path.name}/my_own_tools.py:R"):
+    for reference in (
+        "my_own_tools.py",
+        "./my_own_tools.py",
+        f"../{tmp_path.name}/my_own_tools.py:R",
+    ):
         assert [tool.name for tool in import_tools(reference)] == ["look"]
     assert len(REGISTRY) == before
 
 
 def test_what_a_batch_needs_can_be_pickled(tmp_path: Path) -> None:
     registry = pickle.loads(pickle.dumps(TOOLS))
-    assert registry.call("append", {"path": str(tmp_path / "x"), "line": "y"}).content == "appended y"
-    again = pickle.loads(pickle.dumps(Model("m", wire="responses", base_url="http://127.0.0.1:1/v1", api_key="k")))
+    assert (
+        registry.call("append", {"path": str(tmp_path / "x"), "line": "y"}).content
+        == "appended y"
+    )
+    again = pickle.loads(
+        pickle.dumps(
+            Model("m", wire="responses", base_url="http://127.0.0.1:1/v1", api_key="k")
+        )
+    )
     assert (again.name, again._wire) == ("m", "responses")
     with pytest.raises(TypeError, match="has a client"):
         pickle.dumps(Model("m", client=object()))
-    result = run_batch([f"append {tmp_path / 'x'} z 0"], model=MODEL, tools=ToolRegistry([batch_tools.append]))[0]
+    result = run_batch(
+        [f"append {tmp_path / 'x'} z 0"],
+        model=MODEL,
+        tools=ToolRegistry([batch_tools.append]),
+    )[0]
     assert pickle.loads(pickle.dumps(result)) == result
     store = pickle.loads(pickle.dumps(SQLiteStore(tmp_path / "runs.db", durable=True)))
     assert store.runs() == []
@@ -276,10 +366,23 @@ def test_a_cluster_goes_on_where_a_worker_was_killed(tmp_path: Path) -> None:
     lines, store = tmp_path / "lines", SQLiteStore(tmp_path / "runs.db")
     prompts = [f"append {lines} {number} 0" for number in range(200)]
     prompts[60] = f"die {tmp_path / 'died'}"
-    options = {"n_workers": 2, "threads_per_worker": 2, "processes": True, "dashboard_address": None}
-    with distributed.LocalCluster(host="127.0.0.1", **options) as cluster, distributed.Client(cluster) as client:
+    options = {
+        "n_workers": 2,
+        "threads_per_worker": 2,
+        "processes": True,
+        "dashboard_address": None,
+    }
+    with (
+        distributed.LocalCluster(host="127.0.0.1", **options) as cluster,
+        distributed.Client(cluster) as client,
+    ):
         results = run_batch(
-            prompts, model=MODEL, tools=TOOLS, store=store, batch_id="b", executor=client.get_executor(pure=False)
+            prompts,
+            model=MODEL,
+            tools=TOOLS,
+            store=store,
+            batch_id="b",
+            executor=client.get_executor(pure=False),
         )
     expected = [f"appended {number}" for number in range(200)]
     for at, result in enumerate(results):
@@ -288,4 +391,6 @@ def test_a_cluster_goes_on_where_a_worker_was_killed(tmp_path: Path) -> None:
     assert "Outcome unknown" in str(results[60])
     written = lines.read_text().split()
     assert len(written) == len(set(written)), "a tool that writes ran twice"
-    assert sum("Outcome unknown" in str(result) for result in results) <= 4, "at most what was under way"
+    assert sum("Outcome unknown" in str(result) for result in results) <= 4, (
+        "at most what was under way"
+    )

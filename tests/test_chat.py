@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers import encode as encode_for
 from server import ChatServer, Fault, answer, call, find_complaint
 from toolkit import (
     Message,
@@ -28,7 +29,7 @@ from toolkit import (
 )
 from toolkit.dialects import chat
 from toolkit.errors import MalformedReply
-from toolkit.history import read_conversation
+from toolkit.runs.reading import read_conversation
 
 WIRE = Path(__file__).parent / "wire"
 Runner = Callable[..., RunResult]
@@ -54,15 +55,22 @@ USER = Message("user", "q")
 
 
 def encode(*messages: Message, tools: Any = (), **options: Any) -> dict[str, Any]:
-    return chat.encode(messages, list(tools), model="m", **options)
+    return encode_for(chat, messages, list(tools), **options)
 
 
 def test_a_request() -> None:
     registry = ToolRegistry([clock])
     messages = (Message("system", "be brief"), USER)
-    assert encode(*messages, tools=registry, options={"temperature": 0, "max_completion_tokens": 9}) == {
+    assert encode(
+        *messages,
+        tools=registry,
+        options={"temperature": 0, "max_completion_tokens": 9},
+    ) == {
         "model": "m",
-        "messages": [{"role": "system", "content": "be brief"}, {"role": "user", "content": "q"}],
+        "messages": [
+            {"role": "system", "content": "be brief"},
+            {"role": "user", "content": "q"},
+        ],
         "temperature": 0,
         "max_completion_tokens": 9,
         "tools": [
@@ -71,7 +79,10 @@ def test_a_request() -> None:
                 "function": {
                     "name": "clock",
                     "description": "The time in a zone.",
-                    "parameters": {"type": "object", "properties": {"zone": {"type": "string", "default": "UTC"}}},
+                    "parameters": {
+                        "type": "object",
+                        "properties": {"zone": {"type": "string", "default": "UTC"}},
+                    },
                 },
             }
         ],
@@ -99,8 +110,16 @@ def test_a_tool_choice(choice: str, on_the_wire: Any) -> None:
 @pytest.mark.parametrize("choice", ["auto", "none", "required"])
 def test_without_tools_nothing_speaks_of_tools(choice: str) -> None:
     """openai/swarm#30, earendil-works/pi#3649"""
-    body = encode(USER, tool_choice=choice, options={"parallel_tool_calls": False, "temperature": 1})
-    assert body == {"model": "m", "messages": [{"role": "user", "content": "q"}], "temperature": 1}
+    body = encode(
+        USER,
+        tool_choice=choice,
+        options={"parallel_tool_calls": False, "temperature": 1},
+    )
+    assert body == {
+        "model": "m",
+        "messages": [{"role": "user", "content": "q"}],
+        "temperature": 1,
+    }
 
 
 def test_strict_is_asked_for() -> None:
@@ -113,7 +132,9 @@ def test_strict_is_asked_for() -> None:
 def test_a_batch_of_results_is_a_message_each() -> None:
     calls = (ToolCall("a", "clock"), ToolCall("b", "clock"))
     results = (ToolResult("a", "one"), ToolResult("b", "two", is_error=True))
-    body = encode(USER, Message("assistant", "", calls), Message("tool", tool_results=results))
+    body = encode(
+        USER, Message("assistant", "", calls), Message("tool", tool_results=results)
+    )
     assert body["messages"][2:] == [
         {"role": "tool", "tool_call_id": "a", "content": "one"},
         {"role": "tool", "tool_call_id": "b", "content": "two"},
@@ -121,9 +142,18 @@ def test_a_batch_of_results_is_a_message_each() -> None:
 
 
 def test_a_conversation_of_another_wire_is_written_anew() -> None:
-    said = Message("assistant", "so", (ToolCall("a", "clock", {"zone": "CET"}),), opaque={"other": {"secret": 1}})
+    said = Message(
+        "assistant",
+        "so",
+        (ToolCall("a", "clock", {"zone": "CET"}),),
+        opaque={"other": {"secret": 1}},
+    )
     (wire,) = encode(said)["messages"]
-    assert wire == {"role": "assistant", "content": "so", "tool_calls": [call("clock", '{"zone":"CET"}', "a")]}
+    assert wire == {
+        "role": "assistant",
+        "content": "so",
+        "tool_calls": [call("clock", '{"zone":"CET"}', "a")],
+    }
 
 
 CONTENTS = {
@@ -131,9 +161,20 @@ CONTENTS = {
     "nothing": (Message("assistant", ""), ""),
     "a call": (Message("assistant", "", (ToolCall("a", "clock"),)), None),
     "text and a call": (Message("assistant", "so", (ToolCall("a", "clock"),)), "so"),
-    "null as it came": (Message("assistant", "", opaque={"chat": {"role": "assistant", "content": None}}), ""),
-    "missing as it came": (Message("assistant", "", opaque={"chat": {"role": "assistant"}}), ""),
-    "a refusal": (Message("assistant", "no", opaque={"chat": {"content": None, "refusal": "no"}}), "no"),
+    "null as it came": (
+        Message(
+            "assistant", "", opaque={"chat": {"role": "assistant", "content": None}}
+        ),
+        "",
+    ),
+    "missing as it came": (
+        Message("assistant", "", opaque={"chat": {"role": "assistant"}}),
+        "",
+    ),
+    "a refusal": (
+        Message("assistant", "no", opaque={"chat": {"content": None, "refusal": "no"}}),
+        "no",
+    ),
 }
 
 
@@ -166,10 +207,16 @@ SENT_AND_ECHOED: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize(("sent", "echoed"), SENT_AND_ECHOED.values(), ids=SENT_AND_ECHOED)
-def test_echoed_arguments_are_a_json_object(run: Runner, sent: Any, echoed: str) -> None:
+@pytest.mark.parametrize(
+    ("sent", "echoed"), SENT_AND_ECHOED.values(), ids=SENT_AND_ECHOED
+)
+def test_echoed_arguments_are_a_json_object(
+    run: Runner, sent: Any, echoed: str
+) -> None:
     """MoonshotAI/kimi-cli#1580"""
-    function = {"name": "clock"} if sent is None else {"name": "clock", "arguments": sent}
+    function = (
+        {"name": "clock"} if sent is None else {"name": "clock", "arguments": sent}
+    )
     first = answer(None, {"id": "a", "type": "function", "function": function})
     with ChatServer(first, "done") as server:
         result = run("q", model=Model("m", base_url=server.base_url), tools=tools())
@@ -179,29 +226,43 @@ def test_echoed_arguments_are_a_json_object(run: Runner, sent: Any, echoed: str)
 
 
 @pytest.mark.parametrize("sent", ["", '{"zone": "C', "{", None])
-def test_a_call_that_was_cut_off_does_not_run_though_what_is_left_would_do(run: Runner, sent: str | None) -> None:
-    function = {"name": "clock"} if sent is None else {"name": "clock", "arguments": sent}
+def test_a_call_that_was_cut_off_does_not_run_though_what_is_left_would_do(
+    run: Runner, sent: str | None
+) -> None:
+    function = (
+        {"name": "clock"} if sent is None else {"name": "clock", "arguments": sent}
+    )
     with ChatServer(
-        answer(None, {"id": "a", "type": "function", "function": function}, finish="length"), "so"
+        answer(
+            None, {"id": "a", "type": "function", "function": function}, finish="length"
+        ),
+        "so",
     ) as server:
-        (record,) = run("q", model=Model("m", base_url=server.base_url), tools=tools()).calls
+        (record,) = run(
+            "q", model=Model("m", base_url=server.base_url), tools=tools()
+        ).calls
     assert record.is_error
     assert "cut off" in record.content
 
 
 @settings(max_examples=50)
 @given(st.text(max_size=20) | st.text(alphabet='{}[]":, a0\\', max_size=12))
-def test_whatever_was_sent_as_arguments_the_echo_is_a_json_object(run: Runner, raw: str) -> None:
+def test_whatever_was_sent_as_arguments_the_echo_is_a_json_object(
+    run: Runner, raw: str
+) -> None:
     model = ScriptedModel([[ToolCall("a", "clock", raw=raw)], "done"])
     run("q", model=model, tools=TOOLS)
-    body = chat.encode(model.requests[1].messages, (), model="m")
+    body = encode_for(chat, model.requests[1].messages, ())
     assert find_complaint(body) is None
 
 
 TOOLS = tools()
 
 
-@pytest.mark.parametrize("name", ["", "my tool", "wéather", "a.b", "x" * 80, "multi_tool_use.parallel", "a\nb"])
+@pytest.mark.parametrize(
+    "name",
+    ["", "my tool", "wéather", "a.b", "x" * 80, "multi_tool_use.parallel", "a\nb"],
+)
 def test_an_echoed_name_is_legal(run: Runner, name: str) -> None:
     with ChatServer(answer(None, call(name)), "done") as server:
         run("q", model=Model("m", base_url=server.base_url), tools=tools())
@@ -215,7 +276,10 @@ def test_an_alias_goes_back_as_an_alias(run: Runner) -> None:
     with ChatServer(answer(None, call("the_time_")), "done") as server:
         result = run("q", model=Model("m", base_url=server.base_url), tools=registry)
         assert server.bodies[0]["tools"][0]["function"]["name"] == "the_time_"
-        assert server.bodies[1]["messages"][1]["tool_calls"][0]["function"]["name"] == "the_time_"
+        assert (
+            server.bodies[1]["messages"][1]["tool_calls"][0]["function"]["name"]
+            == "the_time_"
+        )
     assert [record.name for record in result.calls] == ["the time!"]
 
 
@@ -223,7 +287,9 @@ def test_an_alias_goes_back_as_an_alias(run: Runner) -> None:
 
 
 def decode(choice: dict[str, Any] | None = None, **message: Any) -> Reply:
-    return chat.decode({"choices": [{"message": {"role": "assistant", **message}, **(choice or {})}]})
+    return chat.decode(
+        {"choices": [{"message": {"role": "assistant", **message}, **(choice or {})}]}
+    )
 
 
 FINISHES: list[tuple[Any, str]] = [
@@ -254,7 +320,11 @@ TEXTS: dict[str, tuple[Any, str]] = {
     "a string": ("so", "so"),
     "null": (None, ""),
     "parts": (
-        [{"type": "text", "text": "so "}, {"type": "thinking", "thinking": "x"}, {"type": "text", "text": "be it"}],
+        [
+            {"type": "text", "text": "so "},
+            {"type": "thinking", "thinking": "x"},
+            {"type": "text", "text": "be it"},
+        ],
         "so be it",
     ),
     "an empty list": ([], ""),
@@ -286,8 +356,14 @@ USAGES: dict[str, tuple[Any, Usage]] = {
     ),
     "null": (None, Usage()),
     "empty": ({}, Usage()),
-    "null inside": ({"prompt_tokens": None, "completion_tokens": 5, "prompt_tokens_details": None}, Usage(0, 5)),
-    "odd": ({"prompt_tokens": "9", "completion_tokens": [], "prompt_tokens_details": 4}, Usage()),
+    "null inside": (
+        {"prompt_tokens": None, "completion_tokens": 5, "prompt_tokens_details": None},
+        Usage(0, 5),
+    ),
+    "odd": (
+        {"prompt_tokens": "9", "completion_tokens": [], "prompt_tokens_details": 4},
+        Usage(),
+    ),
     "a list": ([], Usage()),
 }
 
@@ -304,14 +380,23 @@ CALLED: dict[str, tuple[Any, list[tuple[str, str, Any]]]] = {
     "as documented": ([call("clock", "{}", "a")], [("a", "clock", "{}")]),
     "without an id": ([call("clock", "{}", None)], [("", "clock", "{}")]),
     "a number for an id": ([call("clock", "{}", 7)], [("7", "clock", "{}")]),
-    "without a type": ([{"id": "a", "function": {"name": "clock", "arguments": "{}"}}], [("a", "clock", "{}")]),
+    "without a type": (
+        [{"id": "a", "function": {"name": "clock", "arguments": "{}"}}],
+        [("a", "clock", "{}")],
+    ),
     "flat": ([{"id": "a", "name": "clock", "arguments": "{}"}], [("a", "clock", "{}")]),
     "an object": (
         [{"id": "a", "function": {"name": "clock", "arguments": {"zone": "CET"}}}],
         [("a", "clock", {"zone": "CET"})],
     ),
-    "no arguments": ([{"id": "a", "function": {"name": "clock"}}], [("a", "clock", "")]),
-    "null arguments": ([{"id": "a", "function": {"name": "clock", "arguments": None}}], [("a", "clock", "")]),
+    "no arguments": (
+        [{"id": "a", "function": {"name": "clock"}}],
+        [("a", "clock", "")],
+    ),
+    "null arguments": (
+        [{"id": "a", "function": {"name": "clock", "arguments": None}}],
+        [("a", "clock", "")],
+    ),
     "no name": ([{"id": "a", "function": {}}], [("a", "", "")]),
     "not even calls": ([None, "clock", 3], []),
     "null": (None, []),
@@ -322,7 +407,9 @@ CALLED: dict[str, tuple[Any, list[tuple[str, str, Any]]]] = {
 
 @pytest.mark.parametrize(("sent", "read"), CALLED.values(), ids=CALLED)
 def test_the_calls_of_a_reply(sent: Any, read: list[Any]) -> None:
-    assert [(c.id, c.name, c.raw) for c in decode(tool_calls=sent).message.tool_calls] == read
+    assert [
+        (c.id, c.name, c.raw) for c in decode(tool_calls=sent).message.tool_calls
+    ] == read
 
 
 NO_REPLIES: dict[str, Any] = {
@@ -364,8 +451,15 @@ def test_an_error_in_a_success_is_told(error: Any, status: int | None) -> None:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-9, 9) | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers(-9, 9)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 FIELDS = [
@@ -382,7 +476,10 @@ FIELDS = [
 ]
 ALMOST = st.recursive(
     JSON,
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(FIELDS), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(st.sampled_from(FIELDS), inner, max_size=4)
+    ),
     max_leaves=10,
 )
 ALMOST_BODIES = st.fixed_dictionaries(
@@ -391,7 +488,11 @@ ALMOST_BODIES = st.fixed_dictionaries(
             st.fixed_dictionaries(
                 {
                     "message": st.dictionaries(
-                        st.sampled_from(["content", "tool_calls", "refusal", "role", "reasoning"]), ALMOST, max_size=4
+                        st.sampled_from(
+                            ["content", "tool_calls", "refusal", "role", "reasoning"]
+                        ),
+                        ALMOST,
+                        max_size=4,
                     )
                 },
                 optional={"finish_reason": JSON},
@@ -401,7 +502,10 @@ ALMOST_BODIES = st.fixed_dictionaries(
         )
     },
     optional={
-        "usage": ALMOST | st.dictionaries(st.sampled_from(["prompt_tokens", "completion_tokens"]), JSON),
+        "usage": ALMOST
+        | st.dictionaries(
+            st.sampled_from(["prompt_tokens", "completion_tokens"]), JSON
+        ),
         "error": JSON,
     },
 )
@@ -418,15 +522,27 @@ def test_any_body_is_a_reply_or_none(body: Any) -> None:
         return
     assert body == before
     assert isinstance(reply.message.text, str)
-    assert all(type(count) is int for count in (reply.usage.input_tokens, reply.usage.output_tokens))
-    assert all(isinstance(c.id, str) and isinstance(c.name, str) for c in reply.message.tool_calls)
+    assert all(
+        type(count) is int
+        for count in (reply.usage.input_tokens, reply.usage.output_tokens)
+    )
+    assert all(
+        isinstance(c.id, str) and isinstance(c.name, str)
+        for c in reply.message.tool_calls
+    )
 
 
 # What is read back from a conversation in Chat form
 
 CONVERSATION = [
     {"role": "system", "content": "be brief"},
-    {"role": "user", "content": [{"type": "text", "text": "what is "}, {"type": "text", "text": "this?"}]},
+    {
+        "role": "user",
+        "content": [
+            {"type": "text", "text": "what is "},
+            {"type": "text", "text": "this?"},
+        ],
+    },
     {
         "role": "assistant",
         "content": None,
@@ -434,18 +550,32 @@ CONVERSATION = [
     },
     {"role": "tool", "tool_call_id": "a", "content": "noon CET"},
     {"role": "tool", "tool_call_id": "b", "content": "noon"},
-    {"role": "assistant", "content": "noon", "name": "bot", "reasoning_content": "easy"},
+    {
+        "role": "assistant",
+        "content": "noon",
+        "name": "bot",
+        "reasoning_content": "easy",
+    },
 ]
 
 
 def test_a_conversation_survives_reading_and_writing() -> None:
     before = copy.deepcopy(CONVERSATION)
     messages = read_conversation(CONVERSATION)
-    assert [message.role for message in messages] == ["system", "user", "assistant", "tool", "assistant"]
+    assert [message.role for message in messages] == [
+        "system",
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+    ]
     assert messages[1].text == "what is this?"
     assert [dict(c.arguments) for c in messages[2].tool_calls] == [{"zone": "CET"}, {}]
-    assert [result.content for result in messages[3].tool_results] == ["noon CET", "noon"]
-    assert chat.encode(messages, (), model="m")["messages"] == CONVERSATION
+    assert [result.content for result in messages[3].tool_results] == [
+        "noon CET",
+        "noon",
+    ]
+    assert encode_for(chat, messages, ())["messages"] == CONVERSATION
     assert before == CONVERSATION
 
 
@@ -487,7 +617,12 @@ class Played:
 
     def __init__(self, run: Runner, name: str, *after: Any, **options: Any) -> None:
         with ChatServer(*bodies(name), *after) as server:
-            self.result = run("q", model=Model("m", base_url=server.base_url), tools=tools(), **options)
+            self.result = run(
+                "q",
+                model=Model("m", base_url=server.base_url),
+                tools=tools(),
+                **options,
+            )
             self.requests = server.bodies
 
     @property
@@ -496,11 +631,18 @@ class Played:
 
     def echo(self, position: int = 1) -> dict[str, Any]:
         """The recorded message as it stands in the last request."""
-        said = [message for message in self.requests[-1]["messages"] if message["role"] == "assistant"]
+        said = [
+            message
+            for message in self.requests[-1]["messages"]
+            if message["role"] == "assistant"
+        ]
         return dict(said[position - 1])
 
 
-LIMA, BONN = ("forecast", {"place": "Lima"}, "sun in Lima"), ("forecast", {"place": "Bonn"}, "sun in Bonn")
+LIMA, BONN = (
+    ("forecast", {"place": "Lima"}, "sun in Lima"),
+    ("forecast", {"place": "Bonn"}, "sun in Bonn"),
+)
 NOON, NOON_CET = ("clock", {}, "noon UTC"), ("clock", {"zone": "CET"}, "noon CET")
 
 RUN_AS_CALLED = {
@@ -519,14 +661,21 @@ RUN_AS_CALLED = {
     "arguments_as_object": [LIMA, NOON],
     "leaked_json_lines": [LIMA, NOON],
     "leaked_hermes_after_thinking": [LIMA],
-    "leaked_hermes_tag_inside": [("forecast", {"place": "a </tool_call> b"}, "sun in a </tool_call> b")],
-    "leaked_pythonic": [("forecast", {"place": "Coeur d'Alene, ID"}, "sun in Coeur d'Alene, ID"), NOON_CET],
+    "leaked_hermes_tag_inside": [
+        ("forecast", {"place": "a </tool_call> b"}, "sun in a </tool_call> b")
+    ],
+    "leaked_pythonic": [
+        ("forecast", {"place": "Coeur d'Alene, ID"}, "sun in Coeur d'Alene, ID"),
+        NOON_CET,
+    ],
     "leaked_dsml": [LIMA],
 }
 
 
 @pytest.mark.parametrize(("name", "calls"), RUN_AS_CALLED.items(), ids=RUN_AS_CALLED)
-def test_calls_as_they_come_are_run_and_answered(run: Runner, name: str, calls: Any) -> None:
+def test_calls_as_they_come_are_run_and_answered(
+    run: Runner, name: str, calls: Any
+) -> None:
     """The server refuses what is unpaired, out of order, or has an id twice."""
     played = Played(run, name, "done")
     assert played.calls == calls
@@ -551,17 +700,24 @@ def test_what_is_no_call_is_the_answer(run: Runner, name: str, text: str) -> Non
 
 def test_a_leaked_call_leaves_no_text(run: Runner) -> None:
     result = Played(run, "leaked_hermes_after_thinking", "done").result
-    assert [message.text for message in result.messages if message.role == "assistant"] == ["", "done"]
+    assert [
+        message.text for message in result.messages if message.role == "assistant"
+    ] == ["", "done"]
 
 
 MADE_IDS = ["ids_twice_in_a_reply", "parallel_wrapper", "leaked_json_lines"]
 
 
 @pytest.mark.parametrize("name", MADE_IDS)
-def test_ids_made_here_are_those_that_every_provider_takes(run: Runner, name: str) -> None:
+def test_ids_made_here_are_those_that_every_provider_takes(
+    run: Runner, name: str
+) -> None:
     """Mistral wants nine letters and digits: nearai/ironclaw#1241"""
     played = Played(run, name, "done")
-    given = {c.get("id") for c in bodies(name)[0]["choices"][0]["message"].get("tool_calls", ())}
+    given = {
+        c.get("id")
+        for c in bodies(name)[0]["choices"][0]["message"].get("tool_calls", ())
+    }
     made = [record.id for record in played.result.calls if record.id not in given]
     assert made
     assert all(re.fullmatch(r"[a-zA-Z0-9]{9}", call_id) for call_id in made)
@@ -572,11 +728,17 @@ def test_ids_that_were_given_are_kept(run: Runner) -> None:
     assert [record.id for record in played.result.calls] == ["forecast:1", "forecast:2"]
 
 
-@pytest.mark.parametrize("name", ["thought_signature", "reasoning_content", "reasoning_details", "text_and_calls"])
+@pytest.mark.parametrize(
+    "name",
+    ["thought_signature", "reasoning_content", "reasoning_details", "text_and_calls"],
+)
 def test_a_message_goes_back_as_it_came(run: Runner, name: str) -> None:
     said = bodies(name)[0]["choices"][0]["message"]
     echoed = Played(run, name, "done").echo()
-    assert {**echoed, "content": echoed["content"] or None} == {**said, "content": said["content"] or None}
+    assert {**echoed, "content": echoed["content"] or None} == {
+        **said,
+        "content": said["content"] or None,
+    }
 
 
 def test_it_goes_back_as_it_came_after_json_too(run: Runner) -> None:
@@ -592,7 +754,9 @@ def test_it_goes_back_as_it_came_after_json_too(run: Runner) -> None:
     assert sent["extra_content"] == {"google": {"thought_signature": "QmFzZTY0"}}
 
 
-@pytest.mark.parametrize("name", ["calls_only", "calls_and_empty_text", "calls_without_content"])
+@pytest.mark.parametrize(
+    "name", ["calls_only", "calls_and_empty_text", "calls_without_content"]
+)
 def test_beside_calls_an_empty_content_is_null(run: Runner, name: str) -> None:
     """vercel/ai#14950: Bedrock and Anthropic proxies refuse empty text; leaving the key out is refused by vLLM."""
     assert Played(run, name, "done").echo()["content"] is None
@@ -600,7 +764,12 @@ def test_beside_calls_an_empty_content_is_null(run: Runner, name: str) -> None:
 
 def test_text_and_calls_stay_one_message(run: Runner) -> None:
     played = Played(run, "text_and_calls", "done")
-    assert [message["role"] for message in played.requests[1]["messages"]] == ["user", "assistant", "tool", "tool"]
+    assert [message["role"] for message in played.requests[1]["messages"]] == [
+        "user",
+        "assistant",
+        "tool",
+        "tool",
+    ]
     assert played.echo()["content"] == "One moment."
 
 
@@ -608,7 +777,10 @@ def test_one_at_a_time_is_asked_for_and_not_relied_on(run: Runner) -> None:
     played = Played(run, "parallel_all_the_same", "done", parallel_tool_calls=False)
     assert [body["parallel_tool_calls"] for body in played.requests] == [False, False]
     answers = played.requests[1]["messages"][2:]
-    assert [message["tool_call_id"] for message in answers] == ["forecast:1", "forecast:2"]
+    assert [message["tool_call_id"] for message in answers] == [
+        "forecast:1",
+        "forecast:2",
+    ]
 
 
 def test_a_misspelled_tool_is_told_the_nearest(run: Runner) -> None:
@@ -633,7 +805,15 @@ def test_a_refusal_ends_the_run_at_once(run: Runner, name: str, text: str) -> No
 def test_a_conversation_goes_on_after_a_refusal(run: Runner, name: str) -> None:
     refused = Played(run, name).result
     with ChatServer("well") as server:
-        assert run("please?", model=Model("m", base_url=server.base_url), history=refused, tools=[]).text == "well"
+        assert (
+            run(
+                "please?",
+                model=Model("m", base_url=server.base_url),
+                history=refused,
+                tools=[],
+            ).text
+            == "well"
+        )
 
 
 def test_an_overloaded_server_is_asked_again(run: Runner) -> None:
@@ -655,16 +835,32 @@ def test_a_refused_request_is_not_sent_again(run: Runner) -> None:
 
 
 def test_every_recording_is_played() -> None:
-    played = {*RUN_AS_CALLED, *NOT_CALLS, *ENDINGS, "overloaded", "filtered_to_nothing", "misspelled_tool"}
-    assert {path.stem.removeprefix("chat_") for path in WIRE.glob("chat_*.json")} == played
+    played = {
+        *RUN_AS_CALLED,
+        *NOT_CALLS,
+        *ENDINGS,
+        "overloaded",
+        "filtered_to_nothing",
+        "misspelled_tool",
+    }
+    assert {
+        path.stem.removeprefix("chat_") for path in WIRE.glob("chat_*.json")
+    } == played
 
 
 # The server that these tests rely on refuses what it should
 
 
 def after_a_call(*messages: Any, **changes: Any) -> dict[str, Any]:
-    made = {"role": "assistant", "content": None, "tool_calls": [{**call("clock", "{}", "a"), **changes}]}
-    return {"model": "m", "messages": [{"role": "user", "content": "q"}, made, *messages]}
+    made = {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{**call("clock", "{}", "a"), **changes}],
+    }
+    return {
+        "model": "m",
+        "messages": [{"role": "user", "content": "q"}, made, *messages],
+    }
 
 
 DONE = {"role": "tool", "tool_call_id": "a", "content": "noon"}
@@ -673,26 +869,47 @@ TOOL = {"type": "function", "function": {"name": "clock"}}
 REFUSED: dict[str, dict[str, Any]] = {
     "no messages": {"model": "m", "messages": []},
     "no content": {"model": "m", "messages": [{"role": "user"}]},
-    "null content": {"model": "m", "messages": [{"role": "assistant", "content": None}]},
+    "null content": {
+        "model": "m",
+        "messages": [{"role": "assistant", "content": None}],
+    },
     "no tools": {**ASKED, "tools": []},
-    "an illegal name": {**ASKED, "tools": [{"type": "function", "function": {"name": "a b"}}]},
+    "an illegal name": {
+        **ASKED,
+        "tools": [{"type": "function", "function": {"name": "a b"}}],
+    },
     "a name twice": {**ASKED, "tools": [TOOL, TOOL]},
     "a choice without tools": {**ASKED, "tool_choice": "auto"},
     "one at a time without tools": {**ASKED, "parallel_tool_calls": False},
-    "a choice of no tool": {**ASKED, "tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "x"}}},
+    "a choice of no tool": {
+        **ASKED,
+        "tools": [TOOL],
+        "tool_choice": {"type": "function", "function": {"name": "x"}},
+    },
     "a call unanswered": after_a_call(),
     "a call unanswered, and on": after_a_call({"role": "user", "content": "well?"}),
     "a call answered twice": after_a_call(DONE, DONE),
     "an answer to nothing": {"model": "m", "messages": [DONE]},
     "another id": after_a_call({**DONE, "tool_call_id": "b"}),
     "an answer that is no text": after_a_call({**DONE, "content": None}),
-    "arguments that are no JSON": after_a_call(DONE, function={"name": "clock", "arguments": "{"}),
-    "arguments that are no object": after_a_call(DONE, function={"name": "clock", "arguments": "null"}),
-    "arguments that are no text": after_a_call(DONE, function={"name": "clock", "arguments": {}}),
-    "an illegal name in a call": after_a_call(DONE, function={"name": "a b", "arguments": "{}"}),
+    "arguments that are no JSON": after_a_call(
+        DONE, function={"name": "clock", "arguments": "{"}
+    ),
+    "arguments that are no object": after_a_call(
+        DONE, function={"name": "clock", "arguments": "null"}
+    ),
+    "arguments that are no text": after_a_call(
+        DONE, function={"name": "clock", "arguments": {}}
+    ),
+    "an illegal name in a call": after_a_call(
+        DONE, function={"name": "a b", "arguments": "{}"}
+    ),
     "a call without its type": after_a_call(DONE, type=None),
     "an empty id": after_a_call({**DONE, "tool_call_id": ""}, id=""),
-    "a system text in the middle": {"model": "m", "messages": [*ASKED["messages"], {"role": "system", "content": "s"}]},
+    "a system text in the middle": {
+        "model": "m",
+        "messages": [*ASKED["messages"], {"role": "system", "content": "s"}],
+    },
 }
 
 
@@ -702,4 +919,7 @@ def test_the_strict_server_refuses(body: dict[str, Any]) -> None:
 
 
 def test_the_strict_server_takes_what_is_right() -> None:
-    assert find_complaint({**after_a_call(DONE), "tools": [TOOL], "tool_choice": "none"}) is None
+    assert (
+        find_complaint({**after_a_call(DONE), "tools": [TOOL], "tool_choice": "none"})
+        is None
+    )

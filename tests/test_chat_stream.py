@@ -10,24 +10,44 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolkit.arguments import parse
+from toolkit.calls.parsing import parse
 from toolkit.dialects import chat
 from toolkit.dialects.chat_stream import Assembly
 from toolkit.errors import MalformedReply
 from toolkit.messages import Reply, ToolCall, Usage
 
-RECORDED = json.loads((Path(__file__).parent / "wire" / "stream_text_and_calls.json").read_text(encoding="utf-8"))
+RECORDED = json.loads(
+    (Path(__file__).parent / "wire" / "stream_text_and_calls.json").read_text(
+        encoding="utf-8"
+    )
+)
 NAMES = ("forecast", "clock", "look", "look_up")
 
 
 def chunk(finish: str | None = None, **delta: Any) -> dict[str, Any]:
     choice = {"index": 0, "delta": delta, "finish_reason": finish}
-    return {"id": "s1", "object": "chat.completion.chunk", "created": 1795000000, "model": "m", "choices": [choice]}
+    return {
+        "id": "s1",
+        "object": "chat.completion.chunk",
+        "created": 1795000000,
+        "model": "m",
+        "choices": [choice],
+    }
 
 
-def piece(id: Any = None, name: Any = None, arguments: Any = None, index: int | None = 0, **extra: Any) -> Any:
+def piece(
+    id: Any = None,
+    name: Any = None,
+    arguments: Any = None,
+    index: int | None = 0,
+    **extra: Any,
+) -> Any:
     """A piece of a call; what is None is not sent."""
-    function = {key: value for key, value in (("name", name), ("arguments", arguments)) if value is not None}
+    function = {
+        key: value
+        for key, value in (("name", name), ("arguments", arguments))
+        if value is not None
+    }
     fields = {"index": index, "id": id, "function": function}
     return {key: value for key, value in fields.items() if value is not None} | extra
 
@@ -44,8 +64,12 @@ def assembled(*chunks: Any, names: tuple[str, ...] = NAMES) -> tuple[Reply, str]
 
 def streamed(*pieces: Any) -> list[tuple[str, str, Any]]:
     """The calls of a stream in which each of these stands in a chunk of its own; a list is one chunk of several."""
-    chunks = [chunk(tool_calls=one if isinstance(one, list) else [one]) for one in pieces]
-    reply, _ = assembled(chunk(role="assistant", content=None), *chunks, chunk("tool_calls"))
+    chunks = [
+        chunk(tool_calls=one if isinstance(one, list) else [one]) for one in pieces
+    ]
+    reply, _ = assembled(
+        chunk(role="assistant", content=None), *chunks, chunk("tool_calls")
+    )
     return [(call.id, call.name, call.raw) for call in reply.message.tool_calls]
 
 
@@ -59,7 +83,10 @@ def test_chunks_make_the_body_that_would_have_come_unstreamed() -> None:
     reply = chat.decode(assembly.body())
     assert text == reply.message.text == "Ich schaue nach: Köln 🌦"
     assert reply.usage == Usage(83, 40, 64, 12)
-    assert [call.raw for call in reply.message.tool_calls] == ['{"place":"Köln"}', '{"place":"Lima","days":3}']
+    assert [call.raw for call in reply.message.tool_calls] == [
+        '{"place":"Köln"}',
+        '{"place":"Lima","days":3}',
+    ]
 
 
 END = chunk("stop")
@@ -107,9 +134,21 @@ def test_text(chunks: list[Any], expected: tuple[str, str, int]) -> None:
 def test_what_only_its_provider_knows_is_kept_whole() -> None:
     signature = {"google": {"thought_signature": "c2ln"}}
     reply, text = assembled(
-        chunk(role="assistant", reasoning_content="Two ", reasoning_details=[{"text": "Two "}], prefix=None),
-        chunk(reasoning_content="places.", reasoning_details=[{"text": "places."}], extra_content={"a": 1}),
-        chunk(tool_calls=[piece("c1", "clock", "{", extra_content=signature)], extra_content={"b": 2}),
+        chunk(
+            role="assistant",
+            reasoning_content="Two ",
+            reasoning_details=[{"text": "Two "}],
+            prefix=None,
+        ),
+        chunk(
+            reasoning_content="places.",
+            reasoning_details=[{"text": "places."}],
+            extra_content={"a": 1},
+        ),
+        chunk(
+            tool_calls=[piece("c1", "clock", "{", extra_content=signature)],
+            extra_content={"b": 2},
+        ),
         chunk(tool_calls=[piece(arguments="}", extra_content=None)]),
         chunk("tool_calls"),
     )
@@ -118,7 +157,12 @@ def test_what_only_its_provider_knows_is_kept_whole() -> None:
     assert message["reasoning_details"] == [{"text": "Two "}, {"text": "places."}]
     assert message["extra_content"] == {"a": 1, "b": 2}
     assert message["tool_calls"] == [
-        {"id": "c1", "type": "function", "function": {"name": "clock", "arguments": "{}"}, "extra_content": signature}
+        {
+            "id": "c1",
+            "type": "function",
+            "function": {"name": "clock", "arguments": "{}"},
+            "extra_content": signature,
+        }
     ]
     assert "prefix" not in message
     assert text == ""
@@ -273,20 +317,31 @@ def test_calls(pieces: list[Any], calls: list[Any]) -> None:
 
 
 def test_a_call_that_is_announced_again_at_the_end_is_one_call() -> None:
-    ((_, name, raw),) = streamed(piece("c1", "forecast", LIMA), piece("c1", "forecast", LIMA))
+    ((_, name, raw),) = streamed(
+        piece("c1", "forecast", LIMA), piece("c1", "forecast", LIMA)
+    )
     assert (name, parse(raw).arguments) == ("forecast", {"place": "Lima"})
 
 
-@pytest.mark.parametrize("names", [(), ("look", "up", "lookup")], ids=["no names are known", "fragments are names"])
+@pytest.mark.parametrize(
+    "names",
+    [(), ("look", "up", "lookup")],
+    ids=["no names are known", "fragments are names"],
+)
 def test_a_name_in_fragments(names: tuple[str, ...]) -> None:
     pieces = [piece("c1", "look", ""), piece(None, "up"), piece(None, None, "{}")]
-    reply, _ = assembled(*(chunk(tool_calls=[one]) for one in pieces), chunk("tool_calls"), names=names)
+    reply, _ = assembled(
+        *(chunk(tool_calls=[one]) for one in pieces), chunk("tool_calls"), names=names
+    )
     assert reply.message.tool_calls == (ToolCall("c1", "lookup", raw="{}"),)
 
 
 def test_text_and_a_call() -> None:
     reply, text = assembled(
-        chunk(content="Let me "), chunk(content="see."), chunk(tool_calls=[piece("c1", "clock", "{}")]), chunk("stop")
+        chunk(content="Let me "),
+        chunk(content="see."),
+        chunk(tool_calls=[piece("c1", "clock", "{}")]),
+        chunk("stop"),
     )
     assert (reply.message.text, text) == ("Let me see.", "Let me see.")
     assert reply.message.tool_calls == (ToolCall("c1", "clock", raw="{}"),)
@@ -295,17 +350,39 @@ def test_text_and_a_call() -> None:
 # Ends
 
 ERRORS: dict[str, tuple[dict[str, Any], str, int | None]] = {
-    "OpenAI": ({"error": {"message": "sorry", "type": "server_error", "code": None}}, "sorry", 500),
-    "OpenRouter": (chunk("error", content="") | {"error": {"code": 502, "message": "gone"}}, "gone", 502),
-    "vLLM, before 0.10": ({"object": "error", "message": "too long", "code": 400}, "too long", 400),
-    "a code in words": ({"error": {"message": "slower", "code": "rate_limit_exceeded"}}, "slower", 429),
-    "a type in words": ({"error": {"message": "busy", "type": "overloaded_error"}}, "busy", 529),
+    "OpenAI": (
+        {"error": {"message": "sorry", "type": "server_error", "code": None}},
+        "sorry",
+        500,
+    ),
+    "OpenRouter": (
+        chunk("error", content="") | {"error": {"code": 502, "message": "gone"}},
+        "gone",
+        502,
+    ),
+    "vLLM, before 0.10": (
+        {"object": "error", "message": "too long", "code": 400},
+        "too long",
+        400,
+    ),
+    "a code in words": (
+        {"error": {"message": "slower", "code": "rate_limit_exceeded"}},
+        "slower",
+        429,
+    ),
+    "a type in words": (
+        {"error": {"message": "busy", "type": "overloaded_error"}},
+        "busy",
+        529,
+    ),
     "a text": ({"error": "gone"}, "gone", None),
 }
 
 
 @pytest.mark.parametrize(("last", "complaint", "status"), ERRORS.values(), ids=ERRORS)
-def test_a_chunk_that_tells_of_an_error(last: dict[str, Any], complaint: str, status: int | None) -> None:
+def test_a_chunk_that_tells_of_an_error(
+    last: dict[str, Any], complaint: str, status: int | None
+) -> None:
     with pytest.raises(MalformedReply, match=complaint) as raised:
         assembled(chunk(content="Once"), last)
     assert raised.value.status == status
@@ -316,7 +393,9 @@ def test_a_chunk_that_tells_of_an_error(last: dict[str, Any], complaint: str, st
     [
         pytest.param([], id="nothing"),
         pytest.param([chunk(content="Once")], id="text"),
-        pytest.param([chunk(tool_calls=[piece("c1", "clock", "{}")])], id="a whole call"),
+        pytest.param(
+            [chunk(tool_calls=[piece("c1", "clock", "{}")])], id="a whole call"
+        ),
         pytest.param([{"choices": [], "usage": USAGE}], id="usage"),
     ],
 )
@@ -328,7 +407,24 @@ def test_a_stream_that_ends_early(chunks: list[Any]) -> None:
 # Whatever a server sends
 
 VALUES = st.sampled_from(
-    [None, True, 0, 1, -1, 2.5, "", "{", "{}", "clock", "c1", "stop", [], {}, [None], {"text": "x"}]
+    [
+        None,
+        True,
+        0,
+        1,
+        -1,
+        2.5,
+        "",
+        "{",
+        "{}",
+        "clock",
+        "c1",
+        "stop",
+        [],
+        {},
+        [None],
+        {"text": "x"},
+    ]
 )
 PIECES = st.fixed_dictionaries(
     {},
@@ -337,7 +433,10 @@ PIECES = st.fixed_dictionaries(
         "id": VALUES,
         "type": VALUES,
         "extra_content": VALUES,
-        "function": st.fixed_dictionaries({}, optional={"name": VALUES, "arguments": VALUES}) | VALUES,
+        "function": st.fixed_dictionaries(
+            {}, optional={"name": VALUES, "arguments": VALUES}
+        )
+        | VALUES,
     },
 )
 DELTAS = st.fixed_dictionaries(
@@ -350,9 +449,15 @@ DELTAS = st.fixed_dictionaries(
         "tool_calls": st.lists(PIECES | VALUES, max_size=3) | VALUES,
     },
 )
-CHOICES = st.fixed_dictionaries({}, optional={"index": VALUES, "delta": DELTAS | VALUES, "finish_reason": VALUES})
+CHOICES = st.fixed_dictionaries(
+    {}, optional={"index": VALUES, "delta": DELTAS | VALUES, "finish_reason": VALUES}
+)
 CHUNKS = st.fixed_dictionaries(
-    {}, optional={"choices": VALUES | st.lists(CHOICES | VALUES, max_size=2), "usage": VALUES}
+    {},
+    optional={
+        "choices": VALUES | st.lists(CHOICES | VALUES, max_size=2),
+        "usage": VALUES,
+    },
 )
 
 
@@ -363,8 +468,14 @@ def test_no_chunks_break_the_assembly(chunks: list[Any]) -> None:
     assert reply.finish in ("stop", "refusal")
 
 
-@given(st.text(max_size=40), st.lists(st.integers(1, 8), min_size=1, max_size=5), st.sampled_from(["", "{}", LIMA]))
-def test_text_and_arguments_come_whole_however_they_are_cut(text: str, sizes: list[int], arguments: str) -> None:
+@given(
+    st.text(max_size=40),
+    st.lists(st.integers(1, 8), min_size=1, max_size=5),
+    st.sampled_from(["", "{}", LIMA]),
+)
+def test_text_and_arguments_come_whole_however_they_are_cut(
+    text: str, sizes: list[int], arguments: str
+) -> None:
     def cut(whole: str) -> list[str]:
         pieces = []
         while whole:
@@ -374,7 +485,9 @@ def test_text_and_arguments_come_whole_however_they_are_cut(text: str, sizes: li
 
     said = [chunk(content=one) for one in cut(text)]
     asked = [chunk(tool_calls=[piece(None, None, one)]) for one in cut(arguments)]
-    reply, seen = assembled(*said, chunk(tool_calls=[piece("c1", "clock")]), *asked, chunk("tool_calls"))
+    reply, seen = assembled(
+        *said, chunk(tool_calls=[piece("c1", "clock")]), *asked, chunk("tool_calls")
+    )
     assert reply.message.text == seen == text
     assert reply.message.tool_calls == (ToolCall("c1", "clock", raw=arguments),)
 

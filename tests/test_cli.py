@@ -13,13 +13,13 @@ import pytest
 
 from server import ChatServer, answer, call
 from toolkit import RunResult, ScriptedModel, ToolCall, run_agent_with_tools
-from toolkit.cli import main
-from toolkit.registry import import_tools
+from toolkit.__main__ import main
+from toolkit.tools.registry import import_tools
 
 TOOLS = '''
 from typing import Annotated, Literal
 from toolkit import tool
-from toolkit.registry import ToolRegistry
+from toolkit.tools.registry import ToolRegistry
 
 MINE = ToolRegistry()
 
@@ -61,9 +61,14 @@ def test_tools_are_listed(folder: Path, capsys: Any) -> None:
     assert main(["tools", "desk_tools.py"]) == 0
     assert said(capsys).splitlines()[0].split()[:3] == ["get_weather", "read", "city"]
     main(["tools", "desk_tools:MINE", "--json"])
-    assert [tool["permission"] for tool in json.loads(said(capsys))] == ["read", "sensitive"]
+    assert [tool["permission"] for tool in json.loads(said(capsys))] == [
+        "read",
+        "sensitive",
+    ]
     main(["tools", "desk_tools", "--schema"])
-    assert json.loads(said(capsys)) == [dict(e) for e in import_tools("desk_tools").schemas()]
+    assert json.loads(said(capsys)) == [
+        dict(e) for e in import_tools("desk_tools").schemas()
+    ]
     main(["tools", "desk_tools", "--explain", "wipe_disk"])
     assert '"input_schema"' in said(capsys)
 
@@ -74,21 +79,42 @@ def test_lint_tells_by_its_exit_code(folder: Path, capsys: Any) -> None:
     (folder / "worse.py").write_text(TOOLS.replace("sensitive", "read"))
     assert main(["lint", "worse.py", "--json"]) == 1
     (finding,) = json.loads(said(capsys))
-    assert (finding["tool"], finding["rule"], finding["severity"]) == ("wipe_disk", "destructive-read", "error")
+    assert (finding["tool"], finding["rule"], finding["severity"]) == (
+        "wipe_disk",
+        "destructive-read",
+        "error",
+    )
     assert main(["lint", "worse.py", "--ignore", "wipe_disk:destructive-read"]) == 0
 
 
 @pytest.mark.parametrize(("budget", "code"), [("5", 1), ("5000", 0)])
-def test_a_budget_of_tokens_is_held(folder: Path, capsys: Any, budget: str, code: int) -> None:
+def test_a_budget_of_tokens_is_held(
+    folder: Path, capsys: Any, budget: str, code: int
+) -> None:
     assert main(["cost", "desk_tools", "--max-tokens", budget]) == code
     assert "tokens in each request" in said(capsys)
     main(["cost", "desk_tools", "--json"])
     assert set(json.loads(said(capsys))["tools"]) == {"get_weather", "wipe_disk"}
 
 
-def test_a_run_from_question_to_replay(folder: Path, server: ChatServer, capsys: Any) -> None:
-    server.plays += [answer(None, call("get_weather", {"city": "Oslo"}, "c1")), "It is sunny."]
-    asked = ["run", "Weather in Oslo?", "--tools", "desk_tools", "--save", "run.json", "--html", "run.html", "--live"]
+def test_a_run_from_question_to_replay(
+    folder: Path, server: ChatServer, capsys: Any
+) -> None:
+    server.plays += [
+        answer(None, call("get_weather", {"city": "Oslo"}, "c1")),
+        "It is sunny.",
+    ]
+    asked = [
+        "run",
+        "Weather in Oslo?",
+        "--tools",
+        "desk_tools",
+        "--save",
+        "run.json",
+        "--html",
+        "run.html",
+        "--live",
+    ]
     assert main(asked) == 0
     out, err = capsys.readouterr()
     assert out == "It is sunny.\n"
@@ -98,7 +124,9 @@ def test_a_run_from_question_to_replay(folder: Path, server: ChatServer, capsys:
     assert main(["trace", "run.json"]) == 0
     assert '✓ get_weather({"city":"Oslo"}) → Oslo is sunny' in said(capsys)
     assert main(["trace", "run.json", "--html", "again.html"]) == 0
-    assert (folder / "again.html").read_text(encoding="utf-8") == (folder / "run.html").read_text(encoding="utf-8")
+    assert (folder / "again.html").read_text(encoding="utf-8") == (
+        folder / "run.html"
+    ).read_text(encoding="utf-8")
 
     assert main(["replay", "run.json"]) == 0
     assert "comes out as recorded: 2 turns, 1 calls" in said(capsys)
@@ -108,9 +136,14 @@ def test_a_run_from_question_to_replay(folder: Path, server: ChatServer, capsys:
     assert main(["replay", "run.json"]) == 1
 
 
-def test_a_paused_run_goes_on_by_its_id(folder: Path, server: ChatServer, capsys: Any) -> None:
+def test_a_paused_run_goes_on_by_its_id(
+    folder: Path, server: ChatServer, capsys: Any
+) -> None:
     kept = ["--store", "runs.db", "--audit", "audit.jsonl", "--tools", "desk_tools"]
-    server.plays += [answer(None, call("wipe_disk", {"name": "sda"}, "c1")), "It is empty."]
+    server.plays += [
+        answer(None, call("wipe_disk", {"name": "sda"}, "c1")),
+        "It is empty.",
+    ]
     assert main(["run", "Wipe sda.", "--run-id", "one", *kept]) == 3
     assert re.search(r'c1 +wipe_disk\({"name": "sda"}\)', said(capsys))
     assert main(["runs", "runs.db", "--status", "awaiting_approval"]) == 0
@@ -132,30 +165,76 @@ def test_a_paused_run_goes_on_by_its_id(folder: Path, server: ChatServer, capsys
 
 
 def test_a_denial_has_its_reason(folder: Path, server: ChatServer, capsys: Any) -> None:
-    server.plays += [answer(None, call("wipe_disk", {"name": "sda"}, "c1")), "I did not."]
-    assert main(["run", "Wipe sda.", "--tools", "desk_tools", "--save", "run.json"]) == 3
-    assert main(["resume", "run.json", "--deny", "c1=not that one", "--tools", "desk_tools", "--json"]) == 0
+    server.plays += [
+        answer(None, call("wipe_disk", {"name": "sda"}, "c1")),
+        "I did not.",
+    ]
+    assert (
+        main(["run", "Wipe sda.", "--tools", "desk_tools", "--save", "run.json"]) == 3
+    )
+    assert (
+        main(
+            [
+                "resume",
+                "run.json",
+                "--deny",
+                "c1=not that one",
+                "--tools",
+                "desk_tools",
+                "--json",
+            ]
+        )
+        == 0
+    )
     result = RunResult.from_json(said(capsys).splitlines()[-1])
-    assert result.calls[0].content == "Not run: the user denied this call (not that one)."
+    assert (
+        result.calls[0].content == "Not run: the user denied this call (not that one)."
+    )
 
 
-def test_a_plan_is_shown_and_not_run(folder: Path, server: ChatServer, capsys: Any) -> None:
+def test_a_plan_is_shown_and_not_run(
+    folder: Path, server: ChatServer, capsys: Any
+) -> None:
     server.plays += [answer(None, call("wipe_disk", {"name": "sda"}, "c1")), "Planned."]
     assert main(["run", "Wipe sda.", "--tools", "desk_tools", "--plan"]) == 0
-    assert said(capsys).endswith('Planned, and not run:\n1. wipe_disk({"name":"sda"})\n')
+    assert said(capsys).endswith(
+        'Planned, and not run:\n1. wipe_disk({"name":"sda"})\n'
+    )
 
 
-def test_a_run_without_an_answer_is_told(folder: Path, server: ChatServer, capsys: Any) -> None:
-    server.plays += [answer(None, call("get_weather", {"city": f"{n}"}, f"c{n}")) for n in range(2)]
+def test_a_run_without_an_answer_is_told(
+    folder: Path, server: ChatServer, capsys: Any
+) -> None:
+    server.plays += [
+        answer(None, call("get_weather", {"city": f"{n}"}, f"c{n}")) for n in range(2)
+    ]
     assert main(["run", "q", "--tools", "desk_tools", "--max-turns", "2"]) == 1
     assert "ended with max_turns" in capsys.readouterr().err
 
 
-def test_a_model_is_measured_against_a_baseline(folder: Path, server: ChatServer, capsys: Any) -> None:
+def test_a_model_is_measured_against_a_baseline(
+    folder: Path, server: ChatServer, capsys: Any
+) -> None:
     (folder / "cases.jsonl").write_text(
-        json.dumps({"input": "Weather in Oslo?", "tool": "get_weather", "arguments": {"city": "Oslo"}}) + "\n"
+        json.dumps(
+            {
+                "input": "Weather in Oslo?",
+                "tool": "get_weather",
+                "arguments": {"city": "Oslo"},
+            }
+        )
+        + "\n"
     )
-    asked = ["eval", "cases.jsonl", "--tools", "desk_tools", "--save", "report.json", "--html", "report.html"]
+    asked = [
+        "eval",
+        "cases.jsonl",
+        "--tools",
+        "desk_tools",
+        "--save",
+        "report.json",
+        "--html",
+        "report.html",
+    ]
     server.plays += [answer(None, call("get_weather", {"city": "Oslo"}, "c1"))]
     assert main([*asked, "--min-rate", "1"]) == 0
     server.plays += ["Sunny."]
@@ -164,9 +243,14 @@ def test_a_model_is_measured_against_a_baseline(folder: Path, server: ChatServer
     assert "<html" in (folder / "report.html").read_text(encoding="utf-8")
 
 
-def test_a_report_may_take_the_place_of_its_baseline(folder: Path, server: ChatServer, capsys: Any) -> None:
+def test_a_report_may_take_the_place_of_its_baseline(
+    folder: Path, server: ChatServer, capsys: Any
+) -> None:
     (folder / "cases.jsonl").write_text(
-        "".join(json.dumps({"input": f"Weather {n}?", "tool": "get_weather"}) + "\n" for n in range(12))
+        "".join(
+            json.dumps({"input": f"Weather {n}?", "tool": "get_weather"}) + "\n"
+            for n in range(12)
+        )
     )
     asked = ["eval", "cases.jsonl", "--tools", "desk_tools", "--save", "last.json"]
     server.plays += [answer(None, call("get_weather", {"city": "Oslo"}, "c1"))] * 12
@@ -176,16 +260,27 @@ def test_a_report_may_take_the_place_of_its_baseline(folder: Path, server: ChatS
     assert "REGRESSION" in said(capsys)
 
 
-def test_an_answer_is_shown_where_it_cannot_be_saved(folder: Path, server: ChatServer, capsys: Any) -> None:
+def test_an_answer_is_shown_where_it_cannot_be_saved(
+    folder: Path, server: ChatServer, capsys: Any
+) -> None:
     server.plays += ["It is late."]
     assert main(["run", "q", "--save", "nowhere/run.json"]) == 2
     out, err = capsys.readouterr()
-    assert (out, err) == ("It is late.\n", "toolkit: There is no file 'nowhere/run.json'.\n")
+    assert (out, err) == (
+        "It is late.\n",
+        "toolkit: There is no file 'nowhere/run.json'.\n",
+    )
 
 
 WRONG: dict[str, tuple[list[str], str]] = {
-    "a module that is none": (["tools", "no_such_module"], "There is no module 'no_such_module'"),
-    "a file that is none": (["replay", "nothing.json"], "There is no file 'nothing.json'."),
+    "a module that is none": (
+        ["tools", "no_such_module"],
+        "There is no module 'no_such_module'",
+    ),
+    "a file that is none": (
+        ["replay", "nothing.json"],
+        "There is no file 'nothing.json'.",
+    ),
     "a file that is no run": (["trace", "desk_tools.py"], "no saved run"),
     "a file that is no text": (["trace", "bytes.json"], "no saved run"),
     "a file that is no Python": (
@@ -196,11 +291,23 @@ WRONG: dict[str, tuple[list[str], str]] = {
         ["tools", "ending_tools"],
         "'ending_tools' failed while it was imported: SystemExit",
     ),
-    "a baseline that is none": (["eval", "q.jsonl", "--model", "none", "--baseline", "x.json"], "no file 'x.json'"),
+    "a baseline that is none": (
+        ["eval", "q.jsonl", "--model", "none", "--baseline", "x.json"],
+        "no file 'x.json'",
+    ),
     "a store that is none": (["runs", "nothing.db"], "There is no file 'nothing.db'."),
-    "a store to resume from that is none": (["resume", "r", "--store", "nothing.db"], "There is no file 'nothing.db'."),
-    "a tool that is none": (["tools", "desk_tools", "--explain", "fly"], "No tool is named 'fly'"),
-    "a rule that is none": (["lint", "desk_tools", "--ignore", "pretty"], "There is no rule 'pretty'"),
+    "a store to resume from that is none": (
+        ["resume", "r", "--store", "nothing.db"],
+        "There is no file 'nothing.db'.",
+    ),
+    "a tool that is none": (
+        ["tools", "desk_tools", "--explain", "fly"],
+        "No tool is named 'fly'",
+    ),
+    "a rule that is none": (
+        ["lint", "desk_tools", "--ignore", "pretty"],
+        "There is no rule 'pretty'",
+    ),
     "both verdicts": (
         ["resume", "r", "--store", "s.db", "--approve", "a", "--deny", "a=no"],
         "both approved and denied",
@@ -209,7 +316,9 @@ WRONG: dict[str, tuple[list[str], str]] = {
 
 
 @pytest.mark.parametrize(("arguments", "told"), WRONG.values(), ids=WRONG)
-def test_what_goes_wrong_is_one_line(folder: Path, capsys: Any, arguments: list[str], told: str) -> None:
+def test_what_goes_wrong_is_one_line(
+    folder: Path, capsys: Any, arguments: list[str], told: str
+) -> None:
     (folder / "bytes.json").write_bytes(b"\xff\xfe\x00")
     (folder / "broken_tools.py").write_text("def look(:\n")
     (folder / "ending_tools.py").write_text("raise SystemExit(5)\n")
@@ -221,7 +330,19 @@ def test_what_goes_wrong_is_one_line(folder: Path, capsys: Any, arguments: list[
     assert told in line
 
 
-COMMANDS = ["tools", "lint", "cost", "run", "resume", "runs", "replay", "trace", "audit verify", "eval", "mcp serve"]
+COMMANDS = [
+    "tools",
+    "lint",
+    "cost",
+    "run",
+    "resume",
+    "runs",
+    "replay",
+    "trace",
+    "audit verify",
+    "eval",
+    "mcp serve",
+]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -233,7 +354,10 @@ def test_every_command_has_an_example(command: str, capsys: Any) -> None:
 
 
 def test_the_command_is_light_and_stops_at_a_closed_pipe(folder: Path) -> None:
-    code = "import sys; from toolkit.cli import main; main(['tools', 'desk_tools']); sys.exit('openai' in sys.modules)"
+    code = (
+        "import sys; from toolkit.__main__ import main; "
+        "main(['tools', 'desk_tools']); sys.exit('openai' in sys.modules)"
+    )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
     shell = f"{sys.executable} -m toolkit tools desk_tools --schema | head -n 1; exit ${{PIPESTATUS[0]}}"
     ended = subprocess.run(["bash", "-c", shell], capture_output=True, text=True)

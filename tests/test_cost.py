@@ -30,7 +30,11 @@ def count_calls(work: Callable[[], Any]) -> int:
 def ask(number: int) -> dict[str, Any]:
     function = {"name": "look_up", "arguments": f'{{"key": "k{number}"}}'}
     call = {"id": f"c{number}", "type": "function", "function": function}
-    return {"choices": [{"message": {"role": "assistant", "content": None, "tool_calls": [call]}}]}
+    return {
+        "choices": [
+            {"message": {"role": "assistant", "content": None, "tool_calls": [call]}}
+        ]
+    }
 
 
 def play(turns: int) -> Callable[[], Any]:
@@ -38,7 +42,10 @@ def play(turns: int) -> Callable[[], Any]:
     script = [*(ask(number) for number in range(turns - 1)), "done"]
     server = ChatServer(*script, *script)
     server.__enter__()
-    asked = {"model": Model("m", base_url=server.base_url, api_key="k"), "tools": ToolRegistry([look_up])}
+    asked = {
+        "model": Model("m", base_url=server.base_url, api_key="k"),
+        "tools": ToolRegistry([look_up]),
+    }
     run_agent_with_tools("q", **asked, max_turns=turns + 1)
 
     def measured() -> None:

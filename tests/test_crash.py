@@ -21,7 +21,9 @@ import pytest
 from mortal import EIGHT_TURNS
 from toolkit import RunResult, ToolCall
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the processes are forks")
+pytestmark = pytest.mark.skipif(
+    not hasattr(os, "fork"), reason="the processes are forks"
+)
 ROOT = Path(__file__).parents[1]
 CALLS = {
     call.id: call
@@ -42,9 +44,21 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def start(*arguments: Any) -> subprocess.Popen[str]:
-    command = [sys.executable, "-W", "error", str(ROOT / "tests" / "mortal.py"), *map(str, arguments)]
+    command = [
+        sys.executable,
+        "-W",
+        "error",
+        str(ROOT / "tests" / "mortal.py"),
+        *map(str, arguments),
+    ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def read_all(*processes: subprocess.Popen[str]) -> list[dict[str, Any]]:
@@ -61,7 +75,9 @@ def check_whole(result: RunResult, diary: list[tuple[str, str]]) -> None:
     """Every call is answered once with its own result, and what has ended or changes something was not run again."""
     for asked, answer in zip(result.messages, result.messages[1:], strict=False):
         if asked.tool_calls:
-            assert [call.id for call in asked.tool_calls] == [given.call_id for given in answer.tool_results]
+            assert [call.id for call in asked.tool_calls] == [
+                given.call_id for given in answer.tool_results
+            ]
     times = Counter(diary)
     for call in result.calls:
         if call.id.endswith("6a"):  # the malformed one
@@ -77,46 +93,75 @@ def check_whole(result: RunResult, diary: list[tuple[str, str]]) -> None:
         if call.name != "look":
             assert times["began", call.id] <= 1
         lines = [what for what, key in diary if key == call.id]
-        assert "began" not in lines[lines.index("kept") :] if "kept" in lines else True, "it ran after it had ended"
+        assert (
+            "began" not in lines[lines.index("kept") :] if "kept" in lines else True
+        ), "it ran after it had ended"
 
 
 @pytest.mark.parametrize("driver", ["sync", "async"])
-def test_a_run_that_is_killed_anywhere_comes_to_the_same_end(driver: str, folder: Path) -> None:
+def test_a_run_that_is_killed_anywhere_comes_to_the_same_end(
+    driver: str, folder: Path
+) -> None:
     # One driver at every event, the other, of which the store sees the same, at every fourth.
     numbers = [(1, 2, 3), (2, 2, 3)] if driver == "sync" else [(1, 8, 3), (5, 8, 3)]
     rows = read_all(*[start("everywhere", folder, driver, *each) for each in numbers])
     deaths = [row["lives"] for row in rows]
-    assert sum(lives[0] == "killed" for lives in deaths) > (200 if driver == "sync" else 50)
+    assert sum(lives[0] == "killed" for lives in deaths) > (
+        200 if driver == "sync" else 50
+    )
     assert {lives[-1] for lives in deaths} == {"ended"}
-    (whole, *_) = [RunResult.from_json(row["result"]) for row in rows if row["lives"] == ["ended"]]
+    (whole, *_) = [
+        RunResult.from_json(row["result"]) for row in rows if row["lives"] == ["ended"]
+    ]
     seen = Counter[str]()
     for row in rows:
         result = RunResult.from_json(row["result"])
         diary = [(what, key) for what, key in row["diary"]]
-        assert (row["statuses"], row["integrity"], row["audit"]) == (["answered"], "ok", []), row["place"]
+        assert (row["statuses"], row["integrity"], row["audit"]) == (
+            ["answered"],
+            "ok",
+            [],
+        ), row["place"]
         assert str(result) == "the end"
         check_whole(result, diary)
-        assert [message.tool_calls for message in result.messages] == [m.tool_calls for m in whole.messages]
-        unknown = {call.id for call in result.calls if call.content.startswith("Outcome unknown")}
+        assert [message.tool_calls for message in result.messages] == [
+            m.tool_calls for m in whole.messages
+        ]
+        unknown = {
+            call.id
+            for call in result.calls
+            if call.content.startswith("Outcome unknown")
+        }
         contents = [call.content for call in result.calls if call.id not in unknown]
-        assert contents == [call.content for call in whole.calls if call.id not in unknown]
+        assert contents == [
+            call.content for call in whole.calls if call.id not in unknown
+        ]
         if row["lives"] == ["ended"]:
             assert not unknown
             assert not row["unfinished"]
         seen.update(unknown)
     # What changes something was hit while it was under way, each kind of it; else nothing is shown here.
-    assert {CALLS[call_id].name for call_id in seen} == {"put", "put_in_line", "put_async", "pay"}
+    assert {CALLS[call_id].name for call_id in seen} == {
+        "put",
+        "put_in_line",
+        "put_async",
+        "pay",
+    }
 
 
 def test_many_runs_of_many_processes_that_are_killed_at_random(folder: Path) -> None:
     ((row),) = read_all(start("load", folder, 4, 50, 3))
     lives = Counter(row["lives"])
     assert lives.keys() == {"killed", "ended"}
-    assert lives["killed"] >= 6, "a worker may have come to its end before its death, but not many"
+    assert lives["killed"] >= 6, (
+        "a worker may have come to its end before its death, but not many"
+    )
     assert row["integrity"] == "ok"
     assert len(row["results"]) == 200
     diary = [(what, key) for what, key in row["diary"]]
     for run_id, text in row["results"].items():
         result = RunResult.from_json(text)
         assert (result.stop_reason, str(result)) == ("answered", "the end")
-        check_whole(result, [(what, key) for what, key in diary if key.startswith(run_id + ":")])
+        check_whole(
+            result, [(what, key) for what, key in diary if key.startswith(run_id + ":")]
+        )

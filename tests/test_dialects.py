@@ -9,9 +9,19 @@ from typing import Any
 
 import pytest
 
-from toolkit import Message, Reply, Run, ScriptedModel, ToolCall, ToolRegistry, ToolResult, run_agent_with_tools
+from helpers import encode as encode_for
+from toolkit import (
+    Message,
+    Reply,
+    Run,
+    ScriptedModel,
+    ToolCall,
+    ToolRegistry,
+    ToolResult,
+    run_agent_with_tools,
+)
+from toolkit.calls.receiving import receive
 from toolkit.dialects import anthropic, chat, prompted, responses
-from toolkit.receive import receive
 
 Entry = tuple[Any, ...]
 
@@ -83,8 +93,13 @@ def said(messages: list[Message]) -> list[Entry]:
     for message in messages:
         if message.text:
             entries.append((message.role, message.text))
-        entries += [("call", each.id, each.name, dict(each.arguments)) for each in message.tool_calls]
-        entries += [("result", each.call_id, each.content) for each in message.tool_results]
+        entries += [
+            ("call", each.id, each.name, dict(each.arguments))
+            for each in message.tool_calls
+        ]
+        entries += [
+            ("result", each.call_id, each.content) for each in message.tool_results
+        ]
     return entries
 
 
@@ -95,7 +110,12 @@ def told_in_chat(body: dict[str, Any]) -> Iterator[Entry]:
         elif message["content"]:
             yield message["role"], message["content"]
         for each in message.get("tool_calls", ()):
-            yield "call", each["id"], each["function"]["name"], json.loads(each["function"]["arguments"])
+            yield (
+                "call",
+                each["id"],
+                each["function"]["name"],
+                json.loads(each["function"]["arguments"]),
+            )
 
 
 def told_in_responses(body: dict[str, Any]) -> Iterator[Entry]:
@@ -104,12 +124,22 @@ def told_in_responses(body: dict[str, Any]) -> Iterator[Entry]:
     for item in body["input"]:
         match item.get("type", "message"):
             case "function_call":
-                yield "call", item["call_id"], item["name"], json.loads(item["arguments"])
+                yield (
+                    "call",
+                    item["call_id"],
+                    item["name"],
+                    json.loads(item["arguments"]),
+                )
             case "function_call_output":
                 yield "result", item["call_id"], item["output"]
             case "message":
                 content = item["content"]
-                yield item["role"], content if isinstance(content, str) else "".join(part["text"] for part in content)
+                yield (
+                    item["role"],
+                    content
+                    if isinstance(content, str)
+                    else "".join(part["text"] for part in content),
+                )
 
 
 def told_in_anthropic(body: dict[str, Any]) -> Iterator[Entry]:
@@ -127,7 +157,11 @@ def told_in_anthropic(body: dict[str, Any]) -> Iterator[Entry]:
 
 
 def answered_in_chat(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield from ({"choices": [{"message": message}]} for message in body["messages"] if message["role"] == "assistant")
+    yield from (
+        {"choices": [{"message": message}]}
+        for message in body["messages"]
+        if message["role"] == "assistant"
+    )
 
 
 def answered_in_responses(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -137,7 +171,9 @@ def answered_in_responses(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
             text = {"type": "output_text", "text": item["content"], "annotations": []}
             output.append({"type": "message", "role": "assistant", "content": [text]})
         elif item.get("type") == "function_call":
-            output.append({**item, "id": f"fc_{item['call_id']}", "status": "completed"})
+            output.append(
+                {**item, "id": f"fc_{item['call_id']}", "status": "completed"}
+            )
         elif output:
             yield {"status": "completed", "output": output}
             output = []
@@ -146,10 +182,17 @@ def answered_in_responses(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def answered_in_anthropic(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for message in body["messages"]:
         if message["role"] == "assistant":
-            yield {"content": message["content"], "stop_reason": "end_turn", "usage": {}}
+            yield {
+                "content": message["content"],
+                "stop_reason": "end_turn",
+                "usage": {},
+            }
 
 
-WIRES: dict[str, tuple[Any, Callable[..., Iterator[Entry]], Callable[..., Iterator[dict[str, Any]]]]] = {
+WIRES: dict[
+    str,
+    tuple[Any, Callable[..., Iterator[Entry]], Callable[..., Iterator[dict[str, Any]]]],
+] = {
     "chat": (chat, told_in_chat, answered_in_chat),
     "responses": (responses, told_in_responses, answered_in_responses),
     "anthropic": (anthropic, told_in_anthropic, answered_in_anthropic),
@@ -160,7 +203,7 @@ WIRES: dict[str, tuple[Any, Callable[..., Iterator[Entry]], Callable[..., Iterat
 @pytest.mark.parametrize("messages", CONVERSATIONS.values(), ids=CONVERSATIONS)
 def test_a_conversation_goes_out_whole(wire: str, messages: list[Message]) -> None:
     dialect, told, _ = WIRES[wire]
-    body = dialect.encode(messages, TOOLS, model="m")
+    body = encode_for(dialect, messages, TOOLS)
     assert list(told(json.loads(json.dumps(body)))) == said(messages)
 
 
@@ -169,21 +212,27 @@ def test_a_conversation_goes_out_whole(wire: str, messages: list[Message]) -> No
 def test_replies_come_back_as_they_were(wire: str, messages: list[Message]) -> None:
     dialect, _, answered = WIRES[wire]
     toolset, run = ToolRegistry(TOOLS).snapshot(), Run("r", (USER,))
-    bodies = answered(json.loads(json.dumps(dialect.encode(messages, TOOLS, model="m"))))
+    bodies = answered(json.loads(json.dumps(encode_for(dialect, messages, TOOLS))))
     replies = [receive(dialect.decode(body), run, toolset).message for body in bodies]
-    assert said(replies) == said([message for message in messages if message.role == "assistant"])
+    assert said(replies) == said(
+        [message for message in messages if message.role == "assistant"]
+    )
     # What came over this wire goes back over it as it came.
-    again = dialect.encode([USER, *replies[:1]], TOOLS, model="m")
-    assert said(replies[:1]) == [entry for entry in WIRES[wire][1](again) if entry != ("user", USER.text)]
+    again = encode_for(dialect, [USER, *replies[:1]], TOOLS)
+    assert said(replies[:1]) == [
+        entry for entry in WIRES[wire][1](again) if entry != ("user", USER.text)
+    ]
 
 
 @pytest.mark.parametrize("messages", CONVERSATIONS.values(), ids=CONVERSATIONS)
 def test_a_prompt_tells_it_all_too(messages: list[Message]) -> None:
-    body = prompted.encode(messages, TOOLS, model="m")
+    body = encode_for(prompted, messages, TOOLS)
     whole = "\n".join(message["content"] for message in body["messages"])
     for kind, *parts in said(messages):
         assert parts[-1] in whole if kind != "call" else f"Action: {parts[1]}" in whole
-    roles = [message["role"] for message in body["messages"] if message["role"] != "system"]
+    roles = [
+        message["role"] for message in body["messages"] if message["role"] != "system"
+    ]
     assert all(one != other for one, other in itertools.pairwise(roles))
 
 
@@ -199,17 +248,23 @@ def test_a_prompt_tells_it_all_too(messages: list[Message]) -> None:
     ],
 )  # fmt: skip
 def test_a_choice_is_told(wire: str, choice: str, forms: list[Any]) -> None:
-    body = WIRES[wire][0].encode([USER], TOOLS, model="m", tool_choice=choice)
+    body = encode_for(WIRES[wire][0], [USER], TOOLS, tool_choice=choice)
     assert body.get("tool_choice") in forms
-    assert len(body["tools"]) == 2  # also where none may be called: the prompt cache lives on them
+    assert (
+        len(body["tools"]) == 2
+    )  # also where none may be called: the prompt cache lives on them
 
 
 @pytest.mark.parametrize("wire", WIRES)
 def test_what_is_opaque_stays_with_its_own_wire(wire: str) -> None:
     """A run that goes from wire to wire keeps its calls and results, and takes nothing along that is not understood."""
-    first = asked(LIMA, chat={"role": "assistant", "content": None, "reasoning_content": "hm"}, other={"x": "secret"})
+    first = asked(
+        LIMA,
+        chat={"role": "assistant", "content": None, "reasoning_content": "hm"},
+        other={"x": "secret"},
+    )
     messages = [USER, first, got(ToolResult("c1", "sun"))]
-    body = json.dumps(WIRES[wire][0].encode(messages, TOOLS, model="m"))
+    body = json.dumps(encode_for(WIRES[wire][0], messages, TOOLS))
     assert "secret" not in body
     assert ("hm" in body) is (wire == "chat")
     assert list(WIRES[wire][1](json.loads(body))) == said(messages)
@@ -219,9 +274,11 @@ def test_a_run_goes_on_over_other_wires() -> None:
     with ScriptedModel([call("c1", place="Lima"), "Fine."]) as model:
         result = run_agent_with_tools("How is it?", tools=[forecast, tide], model=model)
     for wire, (dialect, told, answered) in WIRES.items():
-        body = dialect.encode([*result.messages, Message("user", wire)], TOOLS, model="m")
+        body = encode_for(dialect, [*result.messages, Message("user", wire)], TOOLS)
         replies = [dialect.decode(each) for each in answered(body)]
         assert all(isinstance(reply, Reply) for reply in replies)
         assert list(told(body)) == [*said(list(result.messages)), ("user", wire)]
         with ScriptedModel([f"{wire}."]) as model:
-            result = run_agent_with_tools(wire, tools=[forecast, tide], model=model, history=result)
+            result = run_agent_with_tools(
+                wire, tools=[forecast, tide], model=model, history=result
+            )

@@ -11,7 +11,15 @@ from typing import Any
 
 import pytest
 
-from toolkit import RunResult, ScriptedModel, ToolCall, ToolError, ToolRegistry, Verdict, run_agent_with_tools
+from toolkit import (
+    RunResult,
+    ScriptedModel,
+    ToolCall,
+    ToolError,
+    ToolRegistry,
+    Verdict,
+    run_agent_with_tools,
+)
 from toolkit.display import live
 from toolkit.events import without_content
 
@@ -46,14 +54,21 @@ class Cells(HTMLParser):
 
 
 def run() -> RunResult:
-    model = ScriptedModel([ToolCall("c1", "echo", {"text": HOSTILE}), f"It says {HOSTILE}."])
+    model = ScriptedModel(
+        [ToolCall("c1", "echo", {"text": HOSTILE}), f"It says {HOSTILE}."]
+    )
     return run_agent_with_tools("q", tools=[echo], model=model)
 
 
 def test_a_registry_is_a_table() -> None:
     registry = ToolRegistry([echo])
     assert str(registry) == "echo  write  text, times?  Say it again."
-    assert Cells(registry._repr_html_()).cells[4:] == ["echo", "write", "text, times?", "Say it again."]
+    assert Cells(registry._repr_html_()).cells[4:] == [
+        "echo",
+        "write",
+        "text, times?",
+        "Say it again.",
+    ]
     assert repr(registry) == "ToolRegistry(echo)"
     assert str(ToolRegistry()) == "ToolRegistry(no tools)"
 
@@ -62,7 +77,11 @@ def test_a_result_shows_its_calls_and_runs_no_script() -> None:
     page = Parts(run()._repr_html_())
     assert "script" not in page.tags
     assert page.texts["name"] == ["  turn 1", "✓ echo", "  turn 2"]
-    assert page.texts["dd"] == [f'{{"text":"{HOSTILE}"}}', HOSTILE, f"It says {HOSTILE}."]
+    assert page.texts["dd"] == [
+        f'{{"text":"{HOSTILE}"}}',
+        HOSTILE,
+        f"It says {HOSTILE}.",
+    ]
 
 
 class Parts(HTMLParser):
@@ -96,9 +115,16 @@ def test_calls_stand_side_by_side_in_real_time() -> None:
         time.sleep(seconds)
         return "awake"
 
-    calls = [ToolCall("a", "nap", {"seconds": 0.1}), ToolCall("b", "nap", {"seconds": 0.2})]
-    result = run_agent_with_tools("q", tools=[nap], model=ScriptedModel([calls, "done"]))
-    _, (left_a, width_a), (left_b, width_b), (left_end, _) = Parts(result._repr_html_()).widths
+    calls = [
+        ToolCall("a", "nap", {"seconds": 0.1}),
+        ToolCall("b", "nap", {"seconds": 0.2}),
+    ]
+    result = run_agent_with_tools(
+        "q", tools=[nap], model=ScriptedModel([calls, "done"])
+    )
+    _, (left_a, width_a), (left_b, width_b), (left_end, _) = Parts(
+        result._repr_html_()
+    ).widths
     assert abs(left_a - left_b) < 10
     assert width_a < 0.8 * width_b
     assert left_end >= left_b + width_b - 1
@@ -123,22 +149,30 @@ OUTCOMES: dict[str, tuple[list[Any], dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("names", "options", "line"), OUTCOMES.values(), ids=OUTCOMES)
-def test_what_came_of_a_call_is_seen_at_a_glance(names: list[str], options: dict[str, Any], line: str) -> None:
+def test_what_came_of_a_call_is_seen_at_a_glance(
+    names: list[str], options: dict[str, Any], line: str
+) -> None:
     def fail(text: str) -> str:
         raise ToolError("no such thing")
 
     registry = ToolRegistry([echo, fail])
     registry.register_tool(echo, name="pay", permission="sensitive")
-    model = ScriptedModel([[ToolCall("c", name, {"text": "t"}) for name in names], "done"])
+    model = ScriptedModel(
+        [[ToolCall("c", name, {"text": "t"}) for name in names], "done"]
+    )
     result = run_agent_with_tools("q", tools=registry, model=model, **options)
     assert line in Parts(result._repr_html_()).texts["name"]
     assert f"  {line}(" in result.tree().replace("│", " ")
 
 
 def test_a_tree_lets_no_control_character_through() -> None:
-    model = ScriptedModel([ToolCall("c1", "echo", {"text": "\x1b[2J\u202e\n"}), "a\x1b]0;title\x07b"])
+    model = ScriptedModel(
+        [ToolCall("c1", "echo", {"text": "\x1b[2J\u202e\n"}), "a\x1b]0;title\x07b"]
+    )
     tree = run_agent_with_tools("q\x1b[31m", tools=[echo], model=model).tree()
-    assert all(character.isprintable() for line in tree.split("\n") for character in line)
+    assert all(
+        character.isprintable() for line in tree.split("\n") for character in line
+    )
     assert tree.startswith("q [31m\n├─ turn 1")
     assert "answered · 2 turns · 1 calls · 0 tokens" in tree
 
@@ -155,7 +189,10 @@ def test_a_run_is_seen_while_it_goes_on() -> None:
     sink = live(stream)
     model = ScriptedModel([ToolCall("c", "ask", {"text": "hi"}), "done"])
     run_agent_with_tools("q", tools=[ask], model=model, on_event=sink)
-    lines = [re.sub(r"[0-9a-f]{8}|[0-9]+ ms", "…", line) for line in stream.getvalue().splitlines()]
+    lines = [
+        re.sub(r"[0-9a-f]{8}|[0-9]+ ms", "…", line)
+        for line in stream.getvalue().splitlines()
+    ]
     assert seen == [3], "what is under way is told before it has ended"
     assert lines[0] == "run … · scripted · 1 tools"
     assert '  … ask({"text":"hi"})' in lines
@@ -163,10 +200,14 @@ def test_a_run_is_seen_while_it_goes_on() -> None:
     assert lines[-1] == "answered · …"
 
 
-def test_what_was_taken_out_of_events_is_not_missed(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_was_taken_out_of_events_is_not_missed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     stream = io.StringIO()
     model = ScriptedModel([ToolCall("c", "echo", {"text": "secret"}), "done"])
-    run_agent_with_tools("q", tools=[echo], model=model, on_event=without_content(live(stream)))
+    run_agent_with_tools(
+        "q", tools=[echo], model=model, on_event=without_content(live(stream))
+    )
     assert not caplog.records
     assert "  … echo(…)" in stream.getvalue().splitlines()
     assert "secret" not in stream.getvalue()

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,15 @@ import pytest
 
 import toolkit
 from server import ChatServer, Events, Fault, Slow, answer, call
-from toolkit import Limits, RunResult, ScriptedModel, ToolCall, ToolContext, ToolRegistry
+from toolkit import (
+    Limits,
+    RunResult,
+    ScriptedModel,
+    ToolCall,
+    ToolContext,
+    ToolRegistry,
+)
+from toolkit.tools.request import Request
 
 Runner = Callable[..., RunResult]
 ROOT = Path(__file__).parents[1]
@@ -75,9 +84,18 @@ def check_whole(result: RunResult) -> None:
     for position, message in enumerate(result.messages):
         if message.tool_calls:
             answers = result.messages[position + 1].tool_results
-            assert [call.id for call in message.tool_calls] == [answer.call_id for answer in answers]
+            assert [call.id for call in message.tool_calls] == [
+                answer.call_id for answer in answers
+            ]
     follow_up = ScriptedModel(["ok"])
-    assert str(toolkit.run_agent_with_tools("more", model=follow_up, tools=(), history=result)) == "ok"
+    assert (
+        str(
+            toolkit.run_agent_with_tools(
+                "more", model=follow_up, tools=(), history=result
+            )
+        )
+        == "ok"
+    )
 
 
 def chunk(text: str, finish: str | None = None) -> dict[str, Any]:
@@ -86,7 +104,13 @@ def chunk(text: str, finish: str | None = None) -> dict[str, Any]:
         "object": "chat.completion.chunk",
         "created": 1,
         "model": "m",
-        "choices": [{"index": 0, "delta": {"role": "assistant", "content": text}, "finish_reason": finish}],
+        "choices": [
+            {
+                "index": 0,
+                "delta": {"role": "assistant", "content": text},
+                "finish_reason": finish,
+            }
+        ],
     }
 
 
@@ -94,8 +118,17 @@ def chunk(text: str, finish: str | None = None) -> dict[str, Any]:
 
 
 def test_the_time_of_a_run_ends_a_request(run: Runner) -> None:
-    with ChatServer(answer(None, call("look", {"key": "1"})), Slow(LONG, "late")) as server:
-        result = run("go", model="m", base_url=server.base_url, api_key="k", tools=of(look), limits=Limits(seconds=1.0))
+    with ChatServer(
+        answer(None, call("look", {"key": "1"})), Slow(LONG, "late")
+    ) as server:
+        result = run(
+            "go",
+            model="m",
+            base_url=server.base_url,
+            api_key="k",
+            tools=of(look),
+            limits=Limits(seconds=1.0),
+        )
     assert result.stop_reason == "limit_reached"
     assert [call.content for call in result.calls] == ["seen 1"]
     check_whole(result)
@@ -104,15 +137,31 @@ def test_the_time_of_a_run_ends_a_request(run: Runner) -> None:
 def test_the_flag_ends_a_request(run: Runner, cancel: threading.Event) -> None:
     with ChatServer(Slow(LONG, "late")) as server:
         set_soon(cancel, lambda: server.requests)
-        result = run("go", model="m", base_url=server.base_url, api_key="k", tools=of(look), cancel=cancel)
+        result = run(
+            "go",
+            model="m",
+            base_url=server.base_url,
+            api_key="k",
+            tools=of(look),
+            cancel=cancel,
+        )
     assert (result.stop_reason, result.text) == ("cancelled", "")
     check_whole(result)
 
 
-def test_the_flag_ends_the_wait_before_a_retry(run: Runner, cancel: threading.Event) -> None:
+def test_the_flag_ends_the_wait_before_a_retry(
+    run: Runner, cancel: threading.Event
+) -> None:
     with ChatServer(Fault(429, headers={"retry-after": "29"})) as server:
         set_soon(cancel, lambda: server.requests)
-        result = run("go", model="m", base_url=server.base_url, api_key="k", tools=of(look), cancel=cancel)
+        result = run(
+            "go",
+            model="m",
+            base_url=server.base_url,
+            api_key="k",
+            tools=of(look),
+            cancel=cancel,
+        )
     assert result.stop_reason == "cancelled"
 
 
@@ -121,7 +170,13 @@ def test_nothing_is_heard_after_the_end(run: Runner, cancel: threading.Event) ->
     with ChatServer(Slow(0.4, Events((chunk("late"), chunk("r"))))) as server:
         set_soon(cancel, lambda: server.requests)
         result = run(
-            "go", model="m", base_url=server.base_url, api_key="k", tools=(), cancel=cancel, on_text=heard.append
+            "go",
+            model="m",
+            base_url=server.base_url,
+            api_key="k",
+            tools=(),
+            cancel=cancel,
+            on_text=heard.append,
         )
         time.sleep(0.6)
     assert (result.stop_reason, heard) == ("cancelled", [])
@@ -133,12 +188,13 @@ def test_nothing_is_heard_after_ctrl_c() -> None:
     goes_on, has_ended = threading.Event(), threading.Event()
 
     class Model(ScriptedModel):
-        def complete(self, *arguments: Any, on_text: Any = None, **options: Any) -> Any:
-            on_text("first")
+        def complete(self, request: Request) -> Any:
+            assert request.on_text is not None
+            request.on_text("first")
             goes_on.wait(SOON)
-            on_text("late")
+            request.on_text("late")
             has_ended.set()
-            return super().complete(*arguments, **options)
+            return super().complete(replace(request, on_text=None))
 
     class Flag(threading.Event):
         def is_set(self) -> bool:
@@ -147,24 +203,50 @@ def test_nothing_is_heard_after_ctrl_c() -> None:
             return False
 
     with pytest.raises(KeyboardInterrupt) as caught:
-        toolkit.run_agent_with_tools("", model=Model(["ok"]), tools=(), cancel=Flag(), on_text=heard.append)
+        toolkit.run_agent_with_tools(
+            "", model=Model(["ok"]), tools=(), cancel=Flag(), on_text=heard.append
+        )
     goes_on.set()
     assert has_ended.wait(SOON)
     assert heard == ["first"]
     assert caught.value.run.messages[-1].role == "user"  # type: ignore[attr-defined]
 
 
-def test_a_request_that_is_in_time_is_as_without_a_limit(run: Runner, cancel: threading.Event) -> None:
+def test_a_request_that_is_in_time_is_as_without_a_limit(
+    run: Runner, cancel: threading.Event
+) -> None:
     heard: list[str] = []
     with ChatServer(Slow(0.1, Events((chunk("in "), chunk("time", "stop"))))) as server:
-        options: dict[str, Any] = {"model": "m", "base_url": server.base_url, "api_key": "k", "tools": ()}
-        result = run("go", cancel=cancel, limits=Limits(seconds=LONG), on_text=heard.append, **options)
-    assert (str(result), "".join(heard), result.stop_reason) == ("in time", "in time", "answered")
+        options: dict[str, Any] = {
+            "model": "m",
+            "base_url": server.base_url,
+            "api_key": "k",
+            "tools": (),
+        }
+        result = run(
+            "go",
+            cancel=cancel,
+            limits=Limits(seconds=LONG),
+            on_text=heard.append,
+            **options,
+        )
+    assert (str(result), "".join(heard), result.stop_reason) == (
+        "in time",
+        "in time",
+        "answered",
+    )
 
 
-def test_an_error_of_a_bounded_request_passes(run: Runner, cancel: threading.Event) -> None:
+def test_an_error_of_a_bounded_request_passes(
+    run: Runner, cancel: threading.Event
+) -> None:
     with pytest.raises(toolkit.ModelError, match="down") as caught:
-        run("go", model=ScriptedModel([toolkit.ModelError("down")]), tools=(), cancel=cancel)
+        run(
+            "go",
+            model=ScriptedModel([toolkit.ModelError("down")]),
+            tools=(),
+            cancel=cancel,
+        )
     assert caught.value.run.messages[-1].text == "go"
 
 
@@ -195,7 +277,9 @@ def test_a_tool_at_work_is_left_behind(
     stuck = make_stuck(kind, release)
     registry = of(stuck, timeout=timeout)
     registry.register_tool(look)
-    options: dict[str, Any] = {"limits": Limits(seconds=0.3)} if by == "time" else {"cancel": cancel}
+    options: dict[str, Any] = (
+        {"limits": Limits(seconds=0.3)} if by == "time" else {"cancel": cancel}
+    )
     if by == "flag":
         set_soon(cancel)
     calls = [ask(stuck.__name__, "a"), ask("look", "b", key="1")]
@@ -208,14 +292,21 @@ def test_a_tool_at_work_is_left_behind(
 
 
 @pytest.mark.parametrize("timeout", [60.0, None], ids=["60 s", "no timeout"])
-def test_a_tool_alone_is_left_behind(timeout: float | None, run: Runner, cancel: threading.Event) -> None:
+def test_a_tool_alone_is_left_behind(
+    timeout: float | None, run: Runner, cancel: threading.Event
+) -> None:
     """One call without a timeout runs on the caller's thread, but not where that must come back in time."""
     release = threading.Event()
     set_soon(cancel)
     registry = of(make_stuck("sync", release), timeout=timeout)
-    result = run("go", model=ScriptedModel([ask("stuck")]), tools=registry, cancel=cancel)
+    result = run(
+        "go", model=ScriptedModel([ask("stuck")]), tools=registry, cancel=cancel
+    )
     release.set()
-    assert (result.stop_reason, result.calls[0].content[:11]) == ("cancelled", "Interrupted")
+    assert (result.stop_reason, result.calls[0].content[:11]) == (
+        "cancelled",
+        "Interrupted",
+    )
 
 
 def test_a_tool_is_told_that_nobody_waits(run: Runner, cancel: threading.Event) -> None:
@@ -234,7 +325,9 @@ def test_a_tool_is_told_that_nobody_waits(run: Runner, cancel: threading.Event) 
     assert told.wait(SOON)
 
 
-def test_calls_that_wait_their_turn_are_not_begun(run: Runner, cancel: threading.Event) -> None:
+def test_calls_that_wait_their_turn_are_not_begun(
+    run: Runner, cancel: threading.Event
+) -> None:
     began: list[str] = []
 
     def step(key: str) -> str:
@@ -245,7 +338,12 @@ def test_calls_that_wait_their_turn_are_not_begun(run: Runner, cancel: threading
         return key
 
     calls = [ask("step", str(number), key=str(number)) for number in range(3)]
-    result = run("go", model=ScriptedModel([calls]), tools=of(step, parallel=False), cancel=cancel)
+    result = run(
+        "go",
+        model=ScriptedModel([calls]),
+        tools=of(step, parallel=False),
+        cancel=cancel,
+    )
     assert began == ["0"]
     assert [call.content[:7] for call in result.calls[1:]] == ["Not run"] * 2
     check_whole(result)
@@ -254,7 +352,9 @@ def test_calls_that_wait_their_turn_are_not_begun(run: Runner, cancel: threading
 # Between
 
 
-def test_a_flag_that_is_set_lets_nothing_begin(run: Runner, cancel: threading.Event) -> None:
+def test_a_flag_that_is_set_lets_nothing_begin(
+    run: Runner, cancel: threading.Event
+) -> None:
     cancel.set()
     with ScriptedModel([]) as model:
         result = run("go", model=model, tools=of(look), cancel=cancel)
@@ -265,18 +365,25 @@ def test_a_flag_that_is_set_lets_nothing_begin(run: Runner, cancel: threading.Ev
     )
 
 
-def test_a_flag_that_is_set_by_a_reply_keeps_its_calls_from_running(run: Runner, cancel: threading.Event) -> None:
+def test_a_flag_that_is_set_by_a_reply_keeps_its_calls_from_running(
+    run: Runner, cancel: threading.Event
+) -> None:
     def reply(request: Any) -> Any:
         cancel.set()
         return [ask("look", "a"), ask("look", "b")]
 
     result = run("go", model=ScriptedModel(reply), tools=of(look), cancel=cancel)
     assert result.stop_reason == "cancelled"
-    assert [call.content for call in result.calls] in ([], ["Not run: the run was cancelled."] * 2)
+    assert [call.content for call in result.calls] in (
+        [],
+        ["Not run: the run was cancelled."] * 2,
+    )
     check_whole(result)
 
 
-def test_a_flag_that_is_set_after_the_end_changes_nothing(run: Runner, cancel: threading.Event) -> None:
+def test_a_flag_that_is_set_after_the_end_changes_nothing(
+    run: Runner, cancel: threading.Event
+) -> None:
     result = run(
         "go",
         model=ScriptedModel(["ok"]),
@@ -290,7 +397,9 @@ def test_a_flag_that_is_set_after_the_end_changes_nothing(run: Runner, cancel: t
 # While somebody decides
 
 
-def test_the_flag_ends_a_decision_that_is_awaited(run: Runner, cancel: threading.Event) -> None:
+def test_the_flag_ends_a_decision_that_is_awaited(
+    run: Runner, cancel: threading.Event
+) -> None:
     asked = threading.Event()
 
     async def approve(call: ToolCall) -> str:
@@ -301,7 +410,9 @@ def test_the_flag_ends_a_decision_that_is_awaited(run: Runner, cancel: threading
     set_soon(cancel, asked.is_set)
     calls = [ask("look", "a"), ask("look", "b")]
     tools = of(look, permission="sensitive")
-    result = run("go", model=ScriptedModel([calls]), tools=tools, approve=approve, cancel=cancel)
+    result = run(
+        "go", model=ScriptedModel([calls]), tools=tools, approve=approve, cancel=cancel
+    )
     assert (result.stop_reason, result.waiting) == ("cancelled", ())
     assert [call.content[:7] for call in result.calls] == ["Not run"] * 2
     check_whole(result)
@@ -313,8 +424,17 @@ def test_the_flag_outlives_a_decision(run: Runner, cancel: threading.Event) -> N
         return "approve"
 
     tools = of(look, permission="sensitive")
-    result = run("go", model=ScriptedModel([ask("look")]), tools=tools, approve=approve, cancel=cancel)
-    assert (result.stop_reason, result.calls[0].content) == ("cancelled", "Not run: the run was cancelled.")
+    result = run(
+        "go",
+        model=ScriptedModel([ask("look")]),
+        tools=tools,
+        approve=approve,
+        cancel=cancel,
+    )
+    assert (result.stop_reason, result.calls[0].content) == (
+        "cancelled",
+        "Not run: the run was cancelled.",
+    )
     check_whole(result)
 
 
@@ -325,7 +445,9 @@ def test_people_may_take_longer_than_the_run_has(run: Runner) -> None:
 
     tools = of(look, permission="sensitive")
     model = ScriptedModel([ask("look", key="1"), "ok"])
-    result = run("go", model=model, tools=tools, approve=approve, limits=Limits(seconds=0.3))
+    result = run(
+        "go", model=model, tools=tools, approve=approve, limits=Limits(seconds=0.3)
+    )
     assert (result.stop_reason, result.calls[0].content) == ("answered", "seen 1")
 
 
@@ -340,10 +462,20 @@ def test_a_task_sets_the_flag(where: str, cancel: threading.Event) -> None:
         return "late"
 
     async def main() -> RunResult:
-        plays = [Slow(LONG, "late")] if where == "request" else [answer(None, call("stuck"))]
+        plays = (
+            [Slow(LONG, "late")]
+            if where == "request"
+            else [answer(None, call("stuck"))]
+        )
         with ChatServer(*plays) as server:
-            options: dict[str, Any] = {"model": "m", "base_url": server.base_url, "api_key": "k"}
-            running = toolkit.arun_agent_with_tools("go", tools=of(stuck), cancel=cancel, **options)
+            options: dict[str, Any] = {
+                "model": "m",
+                "base_url": server.base_url,
+                "api_key": "k",
+            }
+            running = toolkit.arun_agent_with_tools(
+                "go", tools=of(stuck), cancel=cancel, **options
+            )
             asyncio.get_running_loop().call_later(0.3, cancel.set)
             return await running
 
@@ -359,8 +491,15 @@ def test_arguments_are_bounded(run: Runner) -> None:
     long = ToolCall("a", "look", raw=json.dumps({"key": "x" * 200}))
     model = ScriptedModel([long, ask("look", key="1"), "ok"])
     result = run("go", model=model, tools=of(look), limits=Limits(argument_chars=100))
-    assert "The arguments are 211 characters long. Send 100 at most." in result.calls[0].content
-    assert (result.calls[0].is_error, result.calls[1].content, str(result)) == (True, "seen 1", "ok")
+    assert (
+        "The arguments are 211 characters long. Send 100 at most."
+        in result.calls[0].content
+    )
+    assert (result.calls[0].is_error, result.calls[1].content, str(result)) == (
+        True,
+        "seen 1",
+        "ok",
+    )
     assert result.calls[0].arguments == {}
     check_whole(result)
 
@@ -406,5 +545,7 @@ print({"toolkit.store", "toolkit.audit", "toolkit.locks", "sqlite3", "asyncio"} 
 def test_what_is_not_asked_for_is_not_even_loaded() -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", _PLAINLY]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=60, check=True
+    )
     assert done.stdout == "set()\n"

@@ -11,7 +11,17 @@ from typing import Any
 
 import pytest
 
-from toolkit import Message, Model, Reply, RunResult, ScriptedModel, ToolCall, ToolError, ToolRegistry, Usage
+from toolkit import (
+    Message,
+    Model,
+    Reply,
+    RunResult,
+    ScriptedModel,
+    ToolCall,
+    ToolError,
+    ToolRegistry,
+    Usage,
+)
 from toolkit.events import Event, without_content, write_lines
 from toolkit.local import LocalModel
 
@@ -28,7 +38,10 @@ def tools() -> ToolRegistry:
 
 
 def script() -> ScriptedModel:
-    first = Reply(Message("assistant", SECRET, (ToolCall("c", "repeat", {"text": SECRET}),)), Usage(7, 5, 3, 2))
+    first = Reply(
+        Message("assistant", SECRET, (ToolCall("c", "repeat", {"text": SECRET}),)),
+        Usage(7, 5, 3, 2),
+    )
     return ScriptedModel([first, SECRET])
 
 
@@ -39,7 +52,14 @@ FIELDS = {
         *("model", "text", "tool_calls", "finish", "time_ms"),
         *("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens"),
     },
-    "tool_call_request": {"tool_call_id", "tool_name", "arguments", "raw_arguments", "repairs", "model"},
+    "tool_call_request": {
+        "tool_call_id",
+        "tool_name",
+        "arguments",
+        "raw_arguments",
+        "repairs",
+        "model",
+    },
     "tool_exec_result": {
         *("tool_call_id", "tool_name", "success", "status", "error_type", "approval"),
         *("started_ms", "time_ms", "result_preview", "repairs"),
@@ -52,7 +72,13 @@ def test_every_event_has_its_fields(run: Runner) -> None:
     events: list[Event] = []
     run("q", model=script(), tools=tools(), on_event=events.append, run_id="r")
     assert [event.name for event in events] == [
-        *("run_start", "model_request", "model_reply", "tool_call_request", "tool_exec_result"),
+        *(
+            "run_start",
+            "model_request",
+            "model_reply",
+            "tool_call_request",
+            "tool_exec_result",
+        ),
         *("model_request", "model_reply", "run_end"),
     ]
     assert {event.name: set(event.data) for event in events} == FIELDS
@@ -97,7 +123,13 @@ def test_a_result_says_what_kind_of_error_it_is(
     registry.register_tool(fail, name="guarded", permission="sensitive")
     events: list[Event] = []
     model = ScriptedModel([ToolCall("c", name, arguments), "done"])
-    run("q", model=model, tools=registry, on_event=events.append, approve=lambda call: "deny")
+    run(
+        "q",
+        model=model,
+        tools=registry,
+        on_event=events.append,
+        approve=lambda call: "deny",
+    )
     (told,) = (event.data for event in events if event.name == "tool_exec_result")
     assert (told["status"], told["error_type"]) == (status, error_type)
 
@@ -119,7 +151,9 @@ def test_a_model_names_its_provider(model: Model, provider: str) -> None:
 def test_content_can_stay_out(run: Runner) -> None:
     events: list[Event] = []
     run("q", model=script(), tools=tools(), on_event=without_content(events.append))
-    assert {event.name: set(event.data) for event in events} == FIELDS, "the fields stay, without their values"
+    assert {event.name: set(event.data) for event in events} == FIELDS, (
+        "the fields stay, without their values"
+    )
     assert SECRET not in "".join(event.to_json() for event in events)
     assert [event.subject for event in events] == [None] * len(events)
 
@@ -130,30 +164,48 @@ def test_content_stays_in_a_share_of_the_runs(run: Runner) -> None:
         events: list[Event] = []
         sink = without_content(events.append, 0.5)
         run("q", model=script(), tools=tools(), on_event=sink, run_id=f"run {number}")
-        texts = {SECRET in event.to_json() for event in events if event.name in ("model_reply", "tool_exec_result")}
+        texts = {
+            SECRET in event.to_json()
+            for event in events
+            if event.name in ("model_reply", "tool_exec_result")
+        }
         assert len(texts) == 1, "a run is kept whole, or not at all"
         kept += texts
     assert 15 < sum(kept) < 45
 
 
-@pytest.mark.parametrize(("share", "told"), [("1", True), ("0", False), ("0.0", False), (None, True)])
+@pytest.mark.parametrize(
+    ("share", "told"), [("1", True), ("0", False), ("0.0", False), (None, True)]
+)
 def test_the_logger_can_be_told_to_leave_content_out(
-    run: Runner, share: str | None, told: bool, caplog: Any, monkeypatch: pytest.MonkeyPatch
+    run: Runner,
+    share: str | None,
+    told: bool,
+    caplog: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if share is not None:
         monkeypatch.setenv("TOOLKIT_LOG_CONTENT", share)
     with caplog.at_level(logging.INFO, logger="toolkit"):
         run("q", model=script(), tools=tools())
     lines = [record.message for record in caplog.records if record.name == "toolkit"]
-    assert [json.loads(line)["event"] for line in lines][:2] == ["run_start", "model_request"]
+    assert [json.loads(line)["event"] for line in lines][:2] == [
+        "run_start",
+        "model_request",
+    ]
     assert (SECRET in "".join(lines)) is told
 
 
-def test_a_share_that_is_none_is_told(caplog: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_share_that_is_none_is_told(
+    caplog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from toolkit import run_agent_with_tools
 
     monkeypatch.setenv("TOOLKIT_LOG_CONTENT", "no")
-    with caplog.at_level(logging.INFO, logger="toolkit"), pytest.raises(ValueError, match="TOOLKIT_LOG_CONTENT='no'"):
+    with (
+        caplog.at_level(logging.INFO, logger="toolkit"),
+        pytest.raises(ValueError, match="TOOLKIT_LOG_CONTENT='no'"),
+    ):
         run_agent_with_tools("q", model=script(), tools=tools())
 
 
@@ -165,11 +217,20 @@ def test_lines_are_whole_when_runs_overlap(tmp_path: Path) -> None:
     sink = write_lines(tmp_path / "events.jsonl")
 
     def one(number: int) -> RunResult:
-        return run_agent_with_tools(f"q{number}", model=script(), tools=tools(), on_event=sink, run_id=f"r{number}")
+        return run_agent_with_tools(
+            f"q{number}",
+            model=script(),
+            tools=tools(),
+            on_event=sink,
+            run_id=f"r{number}",
+        )
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(one, range(40)))
-    lines = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    lines = [
+        json.loads(line)
+        for line in (tmp_path / "events.jsonl").read_text().splitlines()
+    ]
     assert len(lines) == 40 * 8
     assert {line["run_id"] for line in lines} == {f"r{number}" for number in range(40)}
 
@@ -197,8 +258,12 @@ def test_several_sinks_hear_a_run(run: Runner) -> None:
         run("q", model=script(), tools=tools(), on_event=[one.append, 3])
 
 
-@pytest.mark.parametrize("wrap", [lambda sink: sink, without_content], ids=["bare", "without content"])
-def test_a_sink_enters_the_context_of_each_call(run: Runner, wrap: Callable[[Any], Any]) -> None:
+@pytest.mark.parametrize(
+    "wrap", [lambda sink: sink, without_content], ids=["bare", "without content"]
+)
+def test_a_sink_enters_the_context_of_each_call(
+    run: Runner, wrap: Callable[[Any], Any]
+) -> None:
     async def later() -> str:
         return VISITED.get()
 
@@ -214,8 +279,19 @@ def test_a_sink_enters_the_context_of_each_call(run: Runner, wrap: Callable[[Any
     registry = ToolRegistry([tell_later, tell])
     registry.register_tool(tell, name="here", timeout=None)
     registry.register_tool(returns_coroutine)
-    ids = {"a": "tell", "b": "tell_later", "broken": "tell", "d": "here", "e": "returns_coroutine"}
+    ids = {
+        "a": "tell",
+        "b": "tell_later",
+        "broken": "tell",
+        "d": "here",
+        "e": "returns_coroutine",
+    }
     calls = [ToolCall(call_id, name, {"text": "x"}) for call_id, name in ids.items()]
-    result = run("q", model=ScriptedModel([calls, "done"]), tools=registry, on_event=wrap(Entering()))
+    result = run(
+        "q",
+        model=ScriptedModel([calls, "done"]),
+        tools=registry,
+        on_event=wrap(Entering()),
+    )
     assert [call.content for call in result.calls] == list(ids)
     assert VISITED.get() == "", "nothing of it is left in the caller's context"

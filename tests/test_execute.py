@@ -34,7 +34,7 @@ from toolkit import (
     Verdict,
     tool,
 )
-from toolkit.execute import Returned
+from toolkit.messages import ToolReturn
 
 ROOT = Path(__file__).parents[1]
 Runner = Callable[..., RunResult]
@@ -47,7 +47,9 @@ def of(*functions: Any, **options: Any) -> ToolRegistry:
     return registry
 
 
-def play(run: Runner, tools: ToolRegistry, *calls: ToolCall, **options: Any) -> RunResult:
+def play(
+    run: Runner, tools: ToolRegistry, *calls: ToolCall, **options: Any
+) -> RunResult:
     """One reply with these calls, then an answer."""
     return run("q", model=ScriptedModel([list(calls), "done"]), tools=tools, **options)
 
@@ -75,11 +77,18 @@ STAGES: dict[str, tuple[Any, Any]] = {
     "converted": ('{"a": "2"}', "3"),
     "null means the default": ('{"a": 2, "b": null}', "3"),
     "a wrapper": ('{"arguments": {"a": 2}}', "3"),
-    "truncated": ('{"a": 2', ["Invalid arguments for add", "not valid JSON", "Attempts left: 2"]),
+    "truncated": (
+        '{"a": 2',
+        ["Invalid arguments for add", "not valid JSON", "Attempts left: 2"],
+    ),
     "missing": ("{}", ["a", "missing", "Attempts left: 2"]),
     "wrong": (
         '{"a": "two"}',
-        ["a: expected a valid integer", '"two"', "Parameters: a (integer, required), b (integer)"],
+        [
+            "a: expected a valid integer",
+            '"two"',
+            "Parameters: a (integer, required), b (integer)",
+        ],
     ),
     "extra": ('{"a": 2, "c": 3}', ["c: unexpected"]),
     "no object": ("[1, 2]", ["no JSON object"]),
@@ -96,7 +105,11 @@ def test_a_call_from_text_to_result(run: Runner, raw: Any, expected: Any) -> Non
 
 
 def test_a_record_tells_what_the_tool_got() -> None:
-    (call,) = play(toolkit.run_agent_with_tools, of(add), ToolCall("c1", "add", raw='{"a": 2, "b": null,}')).calls
+    (call,) = play(
+        toolkit.run_agent_with_tools,
+        of(add),
+        ToolCall("c1", "add", raw='{"a": 2, "b": null,}'),
+    ).calls
     assert (call.arguments, call.value, call.verdict) == ({"a": 2}, 3, "")
     assert set(call.repairs) == {"trailing_comma", "null_default"}
 
@@ -111,7 +124,9 @@ UNKNOWN = {
 
 
 @pytest.mark.parametrize(("name", "parts"), UNKNOWN.values(), ids=UNKNOWN)
-def test_an_unknown_tool_is_answered_with_the_nearest(run: Runner, name: str, parts: list[str]) -> None:
+def test_an_unknown_tool_is_answered_with_the_nearest(
+    run: Runner, name: str, parts: list[str]
+) -> None:
     (call,) = play(run, of(add), ToolCall("c1", name, raw='{"a": 1}')).calls
     assert call.is_error
     for part in (*parts, "Attempts left: 2"):
@@ -130,7 +145,14 @@ def test_only_what_the_run_was_given_may_run(run: Runner) -> None:
     assert not ran
 
 
-MEANT = ["functions.add", "function.add", "tools.add", "functions.add:0", "add<|channel|>commentary", " add\n"]
+MEANT = [
+    "functions.add",
+    "function.add",
+    "tools.add",
+    "functions.add:0",
+    "add<|channel|>commentary",
+    " add\n",
+]
 
 
 @pytest.mark.parametrize("name", MEANT)
@@ -153,13 +175,22 @@ def test_calls_inside_a_parallel_call_run_as_calls_of_their_own(run: Runner) -> 
     def now() -> str:
         return "noon"
 
-    result = play(run, of(add, now), ToolCall("c1", "multi_tool_use.parallel", raw=PARALLEL % (1, "functions.now")))
-    assert [(call.name, call.content) for call in result.calls] == [("add", "2"), ("now", "noon")]
+    result = play(
+        run,
+        of(add, now),
+        ToolCall("c1", "multi_tool_use.parallel", raw=PARALLEL % (1, "functions.now")),
+    )
+    assert [(call.name, call.content) for call in result.calls] == [
+        ("add", "2"),
+        ("now", "noon"),
+    ]
     assert len({call.id for call in result.calls}) == 2
 
 
 def test_a_parallel_call_without_its_form_names_the_tools(run: Runner) -> None:
-    (call,) = play(run, of(add), ToolCall("c1", "multi_tool_use.parallel", raw='{"tool_uses": 3}')).calls
+    (call,) = play(
+        run, of(add), ToolCall("c1", "multi_tool_use.parallel", raw='{"tool_uses": 3}')
+    ).calls
     assert call.is_error
     assert "multi_tool_use.parallel" in call.content
     assert "add" in call.content
@@ -213,7 +244,10 @@ class Adder(Tool):
         self.seen: list[dict[str, Any]] = []
 
     def get_parameters(self) -> list[ToolParameter]:
-        return [ToolParameter("a", "integer", "First."), ToolParameter("b", "array", "Rest.", False, [1])]
+        return [
+            ToolParameter("a", "integer", "First."),
+            ToolParameter("b", "array", "Rest.", False, [1]),
+        ]
 
     def run(self, parameters: dict[str, Any]) -> Any:
         total = parameters["a"] + sum(parameters["b"])
@@ -261,8 +295,16 @@ def test_an_open_file_is_read(run: Runner, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("made", [Adder, AsyncAdder])
-def test_a_class_tool_gets_its_defaults_anew_each_time(run: Runner, made: type[Adder]) -> None:
-    result = play(run, of(made()), ask("adder", "c1", a=1), ask("adder", "c2", a=1), ask("adder", "c3", a=1, b=[2]))
+def test_a_class_tool_gets_its_defaults_anew_each_time(
+    run: Runner, made: type[Adder]
+) -> None:
+    result = play(
+        run,
+        of(made()),
+        ask("adder", "c1", a=1),
+        ask("adder", "c2", a=1),
+        ask("adder", "c3", a=1, b=[2]),
+    )
     assert contents(result) == ["2", "2", "3"]
 
 
@@ -282,7 +324,9 @@ def test_under_the_async_driver_all_that_is_awaited_runs_on_the_running_loop() -
     async def main() -> None:
         loops.append(asyncio.get_running_loop())
         model = ScriptedModel([[ask("work"), ask("hand_out"), ask("yielding")], "done"])
-        await toolkit.arun_agent_with_tools("q", model=model, tools=of(work, hand_out, yielding))
+        await toolkit.arun_agent_with_tools(
+            "q", model=model, tools=of(work, hand_out, yielding)
+        )
 
     asyncio.run(main())
     assert len(loops) == 4
@@ -296,7 +340,9 @@ def test_async_tools_of_the_sync_driver_share_one_loop() -> None:
         loops.append(asyncio.get_running_loop())
 
     for _ in range(2):
-        play(toolkit.run_agent_with_tools, of(work), ask("work", "c1"), ask("work", "c2"))
+        play(
+            toolkit.run_agent_with_tools, of(work), ask("work", "c1"), ask("work", "c2")
+        )
     assert len(set(loops)) == 1
 
 
@@ -304,7 +350,15 @@ def test_a_tool_knows_its_call(run: Runner) -> None:
     seen = []
 
     def note(context: ToolContext, key: int = 0) -> None:
-        seen.append((context.call_id, context.run_id, context.turn, context.deps, context.cancelled()))
+        seen.append(
+            (
+                context.call_id,
+                context.run_id,
+                context.turn,
+                context.deps,
+                context.cancelled(),
+            )
+        )
 
     result = play(run, of(note), ask("note", "c1"), deps="deps")
     assert seen == [("c1", result.run.id, 1, "deps", False)]
@@ -345,7 +399,9 @@ def speak() -> None:
 
 
 def leak() -> None:
-    raise RuntimeError("connect postgres://app:HUNTER2@10.0.0.5/db failed at /srv/app/x.py")
+    raise RuntimeError(
+        "connect postgres://app:HUNTER2@10.0.0.5/db failed at /srv/app/x.py"
+    )
 
 
 def deeper() -> None:
@@ -353,7 +409,10 @@ def deeper() -> None:
 
 
 RAISED: dict[str, tuple[Any, list[str]]] = {
-    "its own timeout is not ours": (own_timeout, ["TimeoutError", "the lamp is too far away"]),
+    "its own timeout is not ours": (
+        own_timeout,
+        ["TimeoutError", "the lamp is too far away"],
+    ),
     "SystemExit": (leave, ["exit", "3"]),
     "SystemExit in a coroutine": (leave_async, ["exit", "3"]),
     "StopIteration": (exhaust, ["StopIteration"]),
@@ -365,7 +424,9 @@ RAISED: dict[str, tuple[Any, list[str]]] = {
 
 @pytest.mark.parametrize("timeout", [None, 5.0], ids=["no timeout", "timeout"])
 @pytest.mark.parametrize(("function", "parts"), RAISED.values(), ids=RAISED)
-def test_an_exception_is_an_answer(run: Runner, function: Any, parts: list[str], timeout: float | None) -> None:
+def test_an_exception_is_an_answer(
+    run: Runner, function: Any, parts: list[str], timeout: float | None
+) -> None:
     registry = of(function, timeout=timeout)
     registry.register_tool(wait)
     started = time.monotonic()
@@ -381,7 +442,9 @@ def test_an_exception_is_an_answer(run: Runner, function: Any, parts: list[str],
     assert result.text == "done"
 
 
-def test_the_local_log_has_the_trace_under_the_reference(run: Runner, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_local_log_has_the_trace_under_the_reference(
+    run: Runner, caplog: pytest.LogCaptureFixture
+) -> None:
     (call,) = play(run, of(leak), ask("leak", "c7")).calls
     assert "c7" in call.content
     assert "HUNTER2" in caplog.text
@@ -391,7 +454,12 @@ def test_the_local_log_has_the_trace_under_the_reference(run: Runner, caplog: py
 
 def test_one_that_fails_harms_no_other(run: Runner) -> None:
     result = play(
-        run, of(leak, add, own_timeout), ask("leak"), ask("add", a=1), ask("own_timeout"), ask("add", "b", a=2)
+        run,
+        of(leak, add, own_timeout),
+        ask("leak"),
+        ask("add", a=1),
+        ask("own_timeout"),
+        ask("add", "b", a=2),
     )
     assert [call.is_error for call in result.calls] == [True, False, True, False]
     assert [call.content for call in result.calls if not call.is_error] == ["2", "3"]
@@ -432,7 +500,9 @@ def test_a_timeout_returns(run: Runner) -> None:
     registry = of(*STUCK, timeout=0.2)
     registry.register_tool(add)
     started = time.monotonic()
-    result = play(run, registry, *[ask(function.__name__) for function in STUCK], ask("add", a=1))
+    result = play(
+        run, registry, *[ask(function.__name__) for function in STUCK], ask("add", a=1)
+    )
     assert time.monotonic() - started < 5
     for call in result.calls[:-1]:
         assert call.is_error
@@ -513,7 +583,9 @@ def test_the_process_exits_at_once_with_a_stuck_tool(ending: str) -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert time.monotonic() - started < 15
     assert (done.stdout, done.returncode) == ("done\n", 0)
-    assert "tool 'stuck' timed out in call a" in done.stderr  # the log, where none is set up
+    assert (
+        "tool 'stuck' timed out in call a" in done.stderr
+    )  # the log, where none is set up
     assert "Traceback" not in done.stderr
 
 
@@ -541,7 +613,9 @@ def who_handed() -> Awaitable[str]:
 @pytest.mark.parametrize("timeout", [None, 30.0], ids=["no timeout", "timeout"])
 @pytest.mark.parametrize("times", [1, 3], ids=["alone", "parallel"])
 @pytest.mark.parametrize("function", [who, who_async, who_late, who_handed])
-def test_context_variables_are_kept(run: Runner, function: Any, times: int, timeout: float | None) -> None:
+def test_context_variables_are_kept(
+    run: Runner, function: Any, times: int, timeout: float | None
+) -> None:
     token = user.set("ann")
     try:
         calls = [ask("who", str(number)) for number in range(times)]
@@ -590,7 +664,9 @@ def gauged(gauge: Gauge, kind: str) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_calls_of_one_reply_overlap_and_are_answered_in_order(run: Runner, kind: str) -> None:
+def test_calls_of_one_reply_overlap_and_are_answered_in_order(
+    run: Runner, kind: str
+) -> None:
     meeting = threading.Barrier(3, timeout=10)
     loop_meeting: list[asyncio.Event] = []
 
@@ -620,17 +696,26 @@ def test_calls_of_one_reply_overlap_and_are_answered_in_order(run: Runner, kind:
 def test_concurrency_is_bounded(run: Runner, kind: str, bound: int) -> None:
     gauge = Gauge()
     calls = [ask("work", f"c{n}", n=n) for n in range(5)]
-    result = play(run, of(gauged(gauge, kind), name="work"), *calls, limits=Limits(concurrency=bound))
+    result = play(
+        run,
+        of(gauged(gauge, kind), name="work"),
+        *calls,
+        limits=Limits(concurrency=bound),
+    )
     assert contents(result) == ["0", "1", "2", "3", "4"]
     assert gauge.most == min(bound, 5)
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_a_tool_that_is_not_parallel_runs_one_at_a_time_in_order(run: Runner, kind: str) -> None:
+def test_a_tool_that_is_not_parallel_runs_one_at_a_time_in_order(
+    run: Runner, kind: str
+) -> None:
     gauge, other = Gauge(), Gauge()
     registry = of(gauged(gauge, kind), name="alone", parallel=False)
     registry.register_tool(gauged(other, kind), name="beside")
-    calls = [ask(name, f"{name}{n}", n=n) for n in range(4) for name in ("alone", "beside")]
+    calls = [
+        ask(name, f"{name}{n}", n=n) for n in range(4) for name in ("alone", "beside")
+    ]
     play(run, registry, *calls)
     assert (gauge.most, gauge.order) == (1, [0, 1, 2, 3])
     assert other.most == 4
@@ -655,18 +740,25 @@ async def interrupt_async() -> None:
 def check_usable(run: Runner, left: Any, tools: ToolRegistry) -> list[Any]:
     """Each call of an interrupted run is answered, and a conversation goes on from it; returns the last results."""
     assert left is not None
-    (results,) = [message.tool_results for message in left.messages if message.role == "tool"]
+    (results,) = [
+        message.tool_results for message in left.messages if message.role == "tool"
+    ]
     (asked,) = [message.tool_calls for message in left.messages if message.tool_calls]
     assert [result.call_id for result in results] == [call.id for call in asked]
     model = ScriptedModel(["continued"])
     assert run("and now?", model=model, tools=tools, history=left).text == "continued"
-    assert toolkit.resume(left, model=ScriptedModel(["resumed"]), tools=tools).text == "resumed"
+    assert (
+        toolkit.resume(left, model=ScriptedModel(["resumed"]), tools=tools).text
+        == "resumed"
+    )
     return list(results)
 
 
 @pytest.mark.parametrize("timeout", [None, 5.0], ids=["no timeout", "timeout"])
 @pytest.mark.parametrize("function", [interrupt, interrupt_async])
-def test_ctrl_c_in_a_tool_passes_with_the_run_attached(run: Runner, function: Any, timeout: float | None) -> None:
+def test_ctrl_c_in_a_tool_passes_with_the_run_attached(
+    run: Runner, function: Any, timeout: float | None
+) -> None:
     model = ScriptedModel([[ask("it", "c1")], "never"])
     registry = of(function, name="it", timeout=timeout)
     with pytest.raises(KeyboardInterrupt) as caught:
@@ -699,14 +791,23 @@ def test_ctrl_c_keeps_what_was_done_and_answers_what_was_open(run: Runner) -> No
     with pytest.raises(KeyboardInterrupt) as caught:
         play(run, registry, ask("quick"), ask("interrupt_late"), ask("stuck"))
     results = check_usable(run, getattr(caught.value, "run", None), registry)
-    assert [(result.content, result.reason) for result in results[:1]] == [("quick", "")]
+    assert [(result.content, result.reason) for result in results[:1]] == [
+        ("quick", "")
+    ]
     assert [result.reason for result in results[1:]] == ["interrupted", "interrupted"]
 
 
 def test_what_had_not_begun_at_ctrl_c_is_told_as_not_run(run: Runner) -> None:
     registry = of(interrupt, add)
     with pytest.raises(KeyboardInterrupt) as caught:
-        play(run, registry, ask("add", a=1), ask("interrupt"), ask("add", "b", a=2), limits=Limits(concurrency=1))
+        play(
+            run,
+            registry,
+            ask("add", a=1),
+            ask("interrupt"),
+            ask("add", "b", a=2),
+            limits=Limits(concurrency=1),
+        )
     results = check_usable(run, getattr(caught.value, "run", None), registry)
     assert [result.reason for result in results] == ["", "interrupted", "not_run"]
 
@@ -718,7 +819,13 @@ def test_ctrl_c_where_one_is_asked_for_approval(run: Runner) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt) as caught:
-        play(run, registry, ask("add", a=1), ToolCall("c1", "pay_out_", raw='{"sum": 5}'), approve=approve)
+        play(
+            run,
+            registry,
+            ask("add", a=1),
+            ToolCall("c1", "pay_out_", raw='{"sum": 5}'),
+            approve=approve,
+        )
     results = check_usable(run, getattr(caught.value, "run", None), registry)
     assert [result.reason for result in results] == ["not_run", "not_run"]
     assert not paid
@@ -736,8 +843,16 @@ except KeyboardInterrupt as error:
 
 def test_ctrl_c_at_the_terminal_ends_the_wait_for_a_stuck_tool() -> None:
     started = time.monotonic()
-    command = [sys.executable, "-W", "error", "-c", PROGRAM.replace("timeout=0.2", "timeout=60") + SIGNALLED]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    command = [
+        sys.executable,
+        "-W",
+        "error",
+        "-c",
+        PROGRAM.replace("timeout=0.2", "timeout=60") + SIGNALLED,
+    ]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "begun\n"
         time.sleep(0.3)
@@ -788,7 +903,9 @@ def test_cancelling_the_async_run_passes_with_the_run_attached(function: Any) ->
     asyncio.run(main())
     assert time.monotonic() - started < 5
     assert len(model.requests) == 1
-    results = check_usable(toolkit.run_agent_with_tools, getattr(errors[0], "run", None), registry)
+    results = check_usable(
+        toolkit.run_agent_with_tools, getattr(errors[0], "run", None), registry
+    )
     assert [(result.content, result.reason) for result in results[:1]] == [("2", "")]
     assert [result.reason for result in results[1:]] == ["interrupted"]
 
@@ -805,11 +922,16 @@ def test_a_tool_that_changes_its_arguments_changes_a_copy(run: Runner) -> None:
     arguments = {"items": [1, 2], "nested": {"x": []}}
     result = play(run, of(clear), ask("clear", **arguments))
     assert result.calls[0].arguments == {"items": [1, 2], "nested": {"x": []}}
-    assert result.messages[1].tool_calls[0].arguments == {"items": [1, 2], "nested": {"x": []}}
+    assert result.messages[1].tool_calls[0].arguments == {
+        "items": [1, 2],
+        "nested": {"x": []},
+    }
     assert arguments == {"items": [1, 2], "nested": {"x": []}}
 
 
-def test_an_approver_that_changes_the_arguments_does_not_change_what_runs(run: Runner) -> None:
+def test_an_approver_that_changes_the_arguments_does_not_change_what_runs(
+    run: Runner,
+) -> None:
     ran = []
 
     def pay(sums: list[int]) -> None:
@@ -819,7 +941,9 @@ def test_an_approver_that_changes_the_arguments_does_not_change_what_runs(run: R
         call.arguments["sums"].append(1_000)
         return "approve"
 
-    result = play(run, of(pay, permission="sensitive"), ask("pay", sums=[5]), approve=approve)
+    result = play(
+        run, of(pay, permission="sensitive"), ask("pay", sums=[5]), approve=approve
+    )
     assert result.calls[0].arguments == {"sums": [5]}
     assert ran == [[5]]
 
@@ -899,14 +1023,27 @@ APPROVERS = {name: answering(answer) for name, answer in ODD.items()} | {
     "awaited, and odd": refuse_later,
     "there is none": None,
 }
-NAMES = ["pay out!", "pay_out_", "functions.pay out!", "functions.pay_out_", "pay_out_:0"]
+NAMES = [
+    "pay out!",
+    "pay_out_",
+    "functions.pay out!",
+    "functions.pay_out_",
+    "pay_out_:0",
+]
 
 
 @pytest.mark.parametrize("approve", APPROVERS.values(), ids=APPROVERS)
-def test_without_an_exact_approval_a_sensitive_tool_never_runs(run: Runner, approve: Any) -> None:
+def test_without_an_exact_approval_a_sensitive_tool_never_runs(
+    run: Runner, approve: Any
+) -> None:
     registry, paid = sensitive()
-    calls = [ToolCall(f"c{number}", name, raw='{"sum": 5}') for number, name in enumerate(NAMES)]
-    calls.append(ToolCall("c9", "multi_tool_use.parallel", raw=PARALLEL % (1, "pay_out_")))
+    calls = [
+        ToolCall(f"c{number}", name, raw='{"sum": 5}')
+        for number, name in enumerate(NAMES)
+    ]
+    calls.append(
+        ToolCall("c9", "multi_tool_use.parallel", raw=PARALLEL % (1, "pay_out_"))
+    )
     result = play(run, registry, *calls, approve=approve)
     assert not paid
     assert "paid" not in contents(result)
@@ -914,13 +1051,21 @@ def test_without_an_exact_approval_a_sensitive_tool_never_runs(run: Runner, appr
         assert not result.calls
 
 
-@pytest.mark.parametrize("approve", [answering("approve"), answering(Verdict("approve")), approve_later])
+@pytest.mark.parametrize(
+    "approve", [answering("approve"), answering(Verdict("approve")), approve_later]
+)
 @pytest.mark.parametrize("name", NAMES)
-def test_with_an_exact_approval_it_runs_once(run: Runner, approve: Any, name: str) -> None:
+def test_with_an_exact_approval_it_runs_once(
+    run: Runner, approve: Any, name: str
+) -> None:
     registry, paid = sensitive()
-    result = play(run, registry, ToolCall("c1", name, raw='{"sum": 5}'), approve=approve)
+    result = play(
+        run, registry, ToolCall("c1", name, raw='{"sum": 5}'), approve=approve
+    )
     assert paid == [5]
-    assert [(call.name, call.verdict) for call in result.calls] == [("pay out!", "approve")]
+    assert [(call.name, call.verdict) for call in result.calls] == [
+        ("pay out!", "approve")
+    ]
 
 
 def test_inside_a_parallel_call_a_sensitive_tool_waits_as_well(run: Runner) -> None:
@@ -933,13 +1078,26 @@ def test_inside_a_parallel_call_a_sensitive_tool_waits_as_well(run: Runner) -> N
 
 def test_a_verdict_counts_for_its_own_call_only(run: Runner) -> None:
     registry, paid = sensitive()
-    calls = [ToolCall("c1", "pay_out_", raw='{"sum": 5}'), ToolCall("c1", "pay_out_", raw='{"sum": 6}')]
-    result = play(run, registry, *calls, approve=lambda call: "approve" if call.id == "c1" else "deny")
+    calls = [
+        ToolCall("c1", "pay_out_", raw='{"sum": 5}'),
+        ToolCall("c1", "pay_out_", raw='{"sum": 6}'),
+    ]
+    result = play(
+        run,
+        registry,
+        *calls,
+        approve=lambda call: "approve" if call.id == "c1" else "deny",
+    )
     assert paid == [5]
     assert [call.verdict for call in result.calls] == ["approve", "deny"]
 
 
-MENDED = ['{"sums": [5, 6]}', '{"arguments": {"sums": [5, 6]}}', '{"sums": "[5, 6]"}', '{"sums": [5, 6], "note": null}']
+MENDED = [
+    '{"sums": [5, 6]}',
+    '{"arguments": {"sums": [5, 6]}}',
+    '{"sums": "[5, 6]"}',
+    '{"sums": [5, 6], "note": null}',
+]
 
 
 @pytest.mark.parametrize("raw", MENDED)
@@ -954,7 +1112,12 @@ def test_who_approves_sees_what_will_run(run: Runner, raw: str) -> None:
         seen.append((call.name, dict(call.arguments)))
         return "approve"
 
-    play(run, of(pay, permission="sensitive"), ToolCall("c1", "functions.pay", raw=raw), approve=approve)
+    play(
+        run,
+        of(pay, permission="sensitive"),
+        ToolCall("c1", "functions.pay", raw=raw),
+        approve=approve,
+    )
     assert seen == [("pay", {"sums": [5, 6]})]
     assert paid == [[5, 6]]
 
@@ -962,14 +1125,21 @@ def test_who_approves_sees_what_will_run(run: Runner, raw: str) -> None:
 def test_nobody_is_asked_about_a_call_that_cannot_run(run: Runner) -> None:
     registry, paid = sensitive()
     asked: list[str] = []
-    calls = [ToolCall("c1", "pay_out_", raw='{"sum": "five"}'), ToolCall("c2", "pay_out_", raw='{"sum": 5')]
-    result = play(run, registry, *calls, approve=lambda call: asked.append(call.id) or "approve")
+    calls = [
+        ToolCall("c1", "pay_out_", raw='{"sum": "five"}'),
+        ToolCall("c2", "pay_out_", raw='{"sum": 5'),
+    ]
+    result = play(
+        run, registry, *calls, approve=lambda call: asked.append(call.id) or "approve"
+    )
     assert not asked
     assert not paid
     assert all(call.is_error for call in result.calls)
 
 
-def test_nobody_is_asked_about_a_call_that_nobody_can_read_though_its_defaults_would_do(run: Runner) -> None:
+def test_nobody_is_asked_about_a_call_that_nobody_can_read_though_its_defaults_would_do(
+    run: Runner,
+) -> None:
     asked: list[str] = []
 
     def launch(count: int = 1) -> str:
@@ -977,7 +1147,10 @@ def test_nobody_is_asked_about_a_call_that_nobody_can_read_though_its_defaults_w
 
     registry = of(launch, permission="sensitive")
     result = play(
-        run, registry, ToolCall("c1", "launch", raw='{"count": 5'), approve=lambda call: asked.append(call.id)
+        run,
+        registry,
+        ToolCall("c1", "launch", raw='{"count": 5'),
+        approve=lambda call: asked.append(call.id),
     )
     assert not asked
     assert result.calls[0].is_error
@@ -994,10 +1167,14 @@ def test_a_denial_tells_its_reason(run: Runner) -> None:
     assert (call.verdict, result.text) == ("deny", "done")
 
 
-def test_an_approver_that_raises_is_logged(run: Runner, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_approver_that_raises_is_logged(
+    run: Runner, caplog: pytest.LogCaptureFixture
+) -> None:
     registry, _ = sensitive()
     with caplog.at_level(logging.ERROR, "toolkit"):
-        play(run, registry, ToolCall("c1", "pay_out_", raw='{"sum": 5}'), approve=raising)
+        play(
+            run, registry, ToolCall("c1", "pay_out_", raw='{"sum": 5}'), approve=raising
+        )
     assert "the approver is broken" in caplog.text
 
 
@@ -1022,8 +1199,12 @@ DIRECT = {
 
 
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["call", "acall"])
-@pytest.mark.parametrize(("name", "arguments", "verdict", "is_error"), DIRECT.values(), ids=DIRECT)
-def test_a_registry_runs_one_call(name: str, arguments: Any, verdict: Any, is_error: bool, asynchronous: bool) -> None:
+@pytest.mark.parametrize(
+    ("name", "arguments", "verdict", "is_error"), DIRECT.values(), ids=DIRECT
+)
+def test_a_registry_runs_one_call(
+    name: str, arguments: Any, verdict: Any, is_error: bool, asynchronous: bool
+) -> None:
     registry, paid = sensitive()
     if asynchronous:
         result = asyncio.run(registry.acall(name, arguments, verdict=verdict))
@@ -1071,7 +1252,9 @@ def checked(text: Annotated[str, AfterValidator(check)]) -> str:
     ],
 )
 @pytest.mark.parametrize("permission", ["write", "sensitive"])
-def test_a_validator_that_raises_is_an_answer(run: Runner, text: str, told: str, permission: str) -> None:
+def test_a_validator_that_raises_is_an_answer(
+    run: Runner, text: str, told: str, permission: str
+) -> None:
     registry = ToolRegistry()
     registry.register_tool(checked, permission=permission)
     calls = [ToolCall("a", "checked", {"text": text})]
@@ -1091,10 +1274,17 @@ def cancel_plainly() -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "told"), [(leave_with_a_word, "SystemExit"), (cancel_plainly, "The tool cancelled itself.")]
+    ("function", "told"),
+    [(leave_with_a_word, "SystemExit"), (cancel_plainly, "The tool cancelled itself.")],
 )
-def test_a_tool_that_ends_itself_is_an_answer(run: Runner, function: Any, told: str) -> None:
-    (record,) = run("q", model=ScriptedModel([[ToolCall("a", function.__name__)], "done"]), tools=[function]).calls
+def test_a_tool_that_ends_itself_is_an_answer(
+    run: Runner, function: Any, told: str
+) -> None:
+    (record,) = run(
+        "q",
+        model=ScriptedModel([[ToolCall("a", function.__name__)], "done"]),
+        tools=[function],
+    ).calls
     assert told in record.content
     assert "HUNTER2" not in record.content
 
@@ -1103,7 +1293,9 @@ def test_a_tool_that_ends_itself_is_an_answer(run: Runner, function: Any, told: 
 def test_a_denied_call_does_not_run(arguments: Any) -> None:
     registry = ToolRegistry()
     registry.register_tool(leave_with_a_word, timeout=None)
-    result = registry.call("leave_with_a_word", arguments, verdict=Verdict("deny", "no"))
+    result = registry.call(
+        "leave_with_a_word", arguments, verdict=Verdict("deny", "no")
+    )
     assert (result.reason, result.is_error) == ("denied", True)
 
 
@@ -1118,8 +1310,17 @@ def test_a_sink_cannot_change_what_runs(run: Runner) -> None:
     registry.register_tool(checked, permission="sensitive")
     calls = [ToolCall("a", "checked", {"text": "fine"})]
     model = ScriptedModel([calls, "done"])
-    result = run("q", model=model, tools=registry, approve=lambda call: "approve", on_event=redact)
-    assert (result.calls[0].content, result.calls[0].arguments) == ("fine", {"text": "fine"})
+    result = run(
+        "q",
+        model=model,
+        tools=registry,
+        approve=lambda call: "approve",
+        on_event=redact,
+    )
+    assert (result.calls[0].content, result.calls[0].arguments) == (
+        "fine",
+        {"text": "fine"},
+    )
 
 
 def test_what_a_tool_raises_is_bounded_too(run: Runner) -> None:
@@ -1127,21 +1328,25 @@ def test_what_a_tool_raises_is_bounded_too(run: Runner) -> None:
         raise ToolError("x" * 9_000)
 
     model = ScriptedModel([[ToolCall("a", "complain")], "done"])
-    (record,) = run("q", model=model, tools=[complain], limits=Limits(result_chars=200)).calls
+    (record,) = run(
+        "q", model=model, tools=[complain], limits=Limits(result_chars=200)
+    ).calls
     assert len(record.content) <= 200
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["plain", "async"])
 def test_a_tool_gives_its_value_and_its_text(run: Runner, is_async: bool) -> None:
-    def weigh() -> Returned:
-        return Returned({"grams": 5}, "five grams" + "!" * 9_000)
+    def weigh() -> ToolReturn:
+        return ToolReturn({"grams": 5}, "five grams" + "!" * 9_000)
 
-    async def aweigh() -> Returned:
+    async def aweigh() -> ToolReturn:
         return weigh()
 
     tool = aweigh if is_async else weigh
     model = ScriptedModel([[ToolCall("a", tool.__name__)], "done"])
-    (record,) = run("q", model=model, tools=[tool], limits=Limits(result_chars=200)).calls
+    (record,) = run(
+        "q", model=model, tools=[tool], limits=Limits(result_chars=200)
+    ).calls
     assert record.value == {"grams": 5}
     assert record.content.startswith("five grams!")
     assert len(record.content) <= 200
@@ -1162,6 +1367,8 @@ def test_writing_a_result_down_is_part_of_the_tools_time(run: Runner) -> None:
     registry = ToolRegistry()
     registry.register_tool(make, timeout=0.2)
     started = time.monotonic()
-    (record,) = run("q", model=ScriptedModel([[ToolCall("a", "make")], "done"]), tools=registry).calls
+    (record,) = run(
+        "q", model=ScriptedModel([[ToolCall("a", "make")], "done"]), tools=registry
+    ).calls
     assert time.monotonic() - started < 4
     assert "did not finish" in record.content

@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolkit.extraction import find_numbers, find_spans, find_values, is_twice, verbatim
+from toolkit.local.extraction import (
+    find_numbers,
+    find_spans,
+    find_values,
+    is_twice,
+    verbatim,
+)
 
 
 @pytest.mark.parametrize(
@@ -19,14 +25,22 @@ from toolkit.extraction import find_numbers, find_spans, find_values, is_twice, 
         pytest.param("pay $1,250.50 now", [1250.5], id="separators"),
         pytest.param("minus -4.0 degrees", [-4], id="sign"),
         pytest.param("from 2019-2021", [2019, 2021], id="a range has no sign"),
-        pytest.param("about 2.5 million people, 10k of them here", [2_500_000, 10_000], id="scales"),
+        pytest.param(
+            "about 2.5 million people, 10k of them here",
+            [2_500_000, 10_000],
+            id="scales",
+        ),
         pytest.param("two cups, a dozen eggs", [2, 12], id="words"),
         pytest.param("a mass of 3e-9", [3e-9], id="exponent"),
         pytest.param("gene ABC12 and x9", [], id="within a name"),
         pytest.param("5km at 10mph", [5, 10], id="before a unit"),
         pytest.param("at 12.5 N, 70.25 W", [12.5, -70.25], id="points of the compass"),
         pytest.param("买10个，20杯", [10, 20], id="another script"),
-        pytest.param("id 12345678901234567890", [12345678901234567890], id="more digits than a float has"),
+        pytest.param(
+            "id 12345678901234567890",
+            [12345678901234567890],
+            id="more digits than a float has",
+        ),
         pytest.param("1e999", [], id="beyond all floats"),
     ],
 )
@@ -38,8 +52,18 @@ def test_numbers_are_found(text: str, values: list[float]) -> None:
     ("values", "text", "found"),
     [
         pytest.param(["red", "green"], "a green car", ["green"], id="a word"),
-        pytest.param(["TEA", "SOUP"], "tea, no, SOUP", ["SOUP"], id="as written before in other case"),
-        pytest.param(["AIR_CLEAN", "AIR_DRY"], "air dry mode", ["AIR_DRY"], id="most of its words"),
+        pytest.param(
+            ["TEA", "SOUP"],
+            "tea, no, SOUP",
+            ["SOUP"],
+            id="as written before in other case",
+        ),
+        pytest.param(
+            ["AIR_CLEAN", "AIR_DRY"],
+            "air dry mode",
+            ["AIR_DRY"],
+            id="most of its words",
+        ),
         pytest.param(["L", "M"], "in size M", ["M"], id="a letter"),
         pytest.param(["L", "M"], "l'amour", [], id="not a letter in other case"),
         pytest.param(["asc", "desc"], "describe it", [], id="not within a word"),
@@ -47,7 +71,9 @@ def test_numbers_are_found(text: str, values: list[float]) -> None:
         pytest.param(["天气", "新闻"], "查天气", ["天气"], id="another script"),
     ],
 )
-def test_values_of_an_enum_are_found(values: list[Any], text: str, found: list[Any]) -> None:
+def test_values_of_an_enum_are_found(
+    values: list[Any], text: str, found: list[Any]
+) -> None:
     assert find_values(values, text) == found
 
 
@@ -55,12 +81,18 @@ def test_values_of_an_enum_are_found(values: list[Any], text: str, found: list[A
 def test_the_pieces_of_any_text_are_in_it(text: str) -> None:
     if spans := find_spans(text):
         re.compile(spans)
-    assert all(0 <= number.start < number.end <= len(text) for number in find_numbers(text))
+    assert all(
+        0 <= number.start < number.end <= len(text) for number in find_numbers(text)
+    )
 
 
 def test_what_stands_in_the_request_is_given_as_it_stands_there() -> None:
     text = {"type": "string"}
-    properties = {"a": {"items": text}, "b": {"properties": {"c": text}}, "d": {"type": "string", "enum": ["RED"]}}
+    properties = {
+        "a": {"items": text},
+        "b": {"properties": {"c": text}},
+        "d": {"type": "string", "enum": ["RED"]},
+    }
     arguments = {"a": ["Red Car", "blue"], "b": {"c": "A"}, "d": "RED", "e": "RED"}
     assert verbatim(arguments, {"properties": properties}, "a red car") == {
         "a": ["red car", "blue"],
@@ -81,5 +113,7 @@ def test_what_stands_in_the_request_is_given_as_it_stands_there() -> None:
         pytest.param("", ["blue"], False, id="nothing"),
     ],
 )
-def test_what_another_argument_holds_is_seen(value: Any, others: list[Any], twice: bool) -> None:
+def test_what_another_argument_holds_is_seen(
+    value: Any, others: list[Any], twice: bool
+) -> None:
     assert is_twice(value, others) is twice

@@ -13,7 +13,10 @@ from toolkit.dialects.react_text import ReActStep, read_react
 
 
 def _parameters(required: list[str], **properties: Any) -> dict[str, Any]:
-    schemas = {key: {"type": value} if isinstance(value, str) else value for key, value in properties.items()}
+    schemas = {
+        key: {"type": value} if isinstance(value, str) else value
+        for key, value in properties.items()
+    }
     return {"type": "object", "properties": schemas, "required": required}
 
 
@@ -39,7 +42,18 @@ TOOLS = {
 
 TIDE = [("tide", {"harbour": "Brest"})]
 TWO = [("tide", {"harbour": "Brést"}), ("now", {})]
-BOOK = [("book", {"guests": 4, "under": "0042", "outdoor": False, "budget": 12.5, "wishes": {"quiet": True}})]
+BOOK = [
+    (
+        "book",
+        {
+            "guests": 4,
+            "under": "0042",
+            "outdoor": False,
+            "budget": 12.5,
+            "wishes": {"quiet": True},
+        },
+    )
+]
 WRITE = [("write", {"path": "a\\b.txt", "text": 'one\n\ttwo "2" {three}'})]
 
 CALLS: list[tuple[str, str, list[tuple[str, Any]], str, str]] = [
@@ -73,7 +87,13 @@ CALLS: list[tuple[str, str, list[tuple[str, Any]], str, str]] = [
         "",
         "",
     ),
-    ("hermes, never closed", '<tool_call>{"name": "tide", "arguments": {"harbour": "Brest"}}', TIDE, "", ""),
+    (
+        "hermes, never closed",
+        '<tool_call>{"name": "tide", "arguments": {"harbour": "Brest"}}',
+        TIDE,
+        "",
+        "",
+    ),
     (
         "hermes, opener missing",
         '</think>\n{"name": "tide", "arguments": {"harbour": "Brest"}}\n</tool_call>',
@@ -134,7 +154,13 @@ CALLS: list[tuple[str, str, list[tuple[str, Any]], str, str]] = [
         "Well.",
         "",
     ),
-    ("mistral array", '[TOOL_CALLS] [{"arguments": {"harbour": "Brest"}, "name": "tide"}]', TIDE, "", ""),
+    (
+        "mistral array",
+        '[TOOL_CALLS] [{"arguments": {"harbour": "Brest"}, "name": "tide"}]',
+        TIDE,
+        "",
+        "",
+    ),
     (
         "mistral name and arguments",
         'One moment.[TOOL_CALLS]tide[ARGS]{"harbour": "Brést"}[TOOL_CALLS]now[CALL_ID]a1[ARGS]{}',
@@ -177,7 +203,10 @@ CALLS: list[tuple[str, str, list[tuple[str, Any]], str, str]] = [
         "[book(guests=-4, wishes={'a': [None, true]}, until='it\\'s \\d'), "
         "log.append(line=\"x\"), crew-list(ship='Ra')]",
         [
-            ("book", {"guests": -4, "wishes": {"a": [None, True]}, "until": "it's \\d"}),
+            (
+                "book",
+                {"guests": -4, "wishes": {"a": [None, True]}, "until": "it's \\d"},
+            ),
             ("log.append", {"line": "x"}),
             ("crew-list", {"ship": "Ra"}),
         ],
@@ -191,9 +220,21 @@ CALLS: list[tuple[str, str, list[tuple[str, Any]], str, str]] = [
         "",
         "",
     ),
-    ("pythonic, beside what is no call", "[other(x=b'1'), tide(harbour='Brest')]", TIDE, "", ""),
+    (
+        "pythonic, beside what is no call",
+        "[other(x=b'1'), tide(harbour='Brest')]",
+        TIDE,
+        "",
+        "",
+    ),
     ("llama 4", "<|python_start|>[tide(harbour='Brest')]<|python_end|>", TIDE, "", ""),
-    ("lfm2", "<|tool_call_start|>[tide(harbour='Brest')]<|tool_call_end|>\nLooking.", TIDE, "Looking.", ""),
+    (
+        "lfm2",
+        "<|tool_call_start|>[tide(harbour='Brest')]<|tool_call_end|>\nLooking.",
+        TIDE,
+        "Looking.",
+        "",
+    ),
     (
         "lfm2, its end mark in an argument",
         "<|tool_call_start|>[tide(harbour='a <|tool_call_end|> b')]<|tool_call_end|>",
@@ -201,7 +242,13 @@ CALLS: list[tuple[str, str, list[tuple[str, Any]], str, str]] = [
         "",
         "",
     ),
-    ("olmo3", "<function_calls>tide(harbour='Brést')\nnow()</function_calls>", TWO, "", ""),
+    (
+        "olmo3",
+        "<function_calls>tide(harbour='Brést')\nnow()</function_calls>",
+        TWO,
+        "",
+        "",
+    ),
     (
         "deepseek v3",
         '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>tide\n```json\n{"harbour": "Brést"}\n```'
@@ -293,8 +340,20 @@ CALLS: list[tuple[str, str, list[tuple[str, Any]], str, str]] = [
         "I look.",
         "Two.",
     ),
-    ("gpt-oss, no body", "<|channel|>commentary to=functions.now<|message|><|call|>", [("now", {})], "", ""),
-    ("gpt-oss, without its tokens", 'assistantcommentary to=functions.tide json{"harbour": "Brest"}', TIDE, "", ""),
+    (
+        "gpt-oss, no body",
+        "<|channel|>commentary to=functions.now<|message|><|call|>",
+        [("now", {})],
+        "",
+        "",
+    ),
+    (
+        "gpt-oss, without its tokens",
+        'assistantcommentary to=functions.tide json{"harbour": "Brest"}',
+        TIDE,
+        "",
+        "",
+    ),
     (
         "gemma 4",
         '<|channel>thought\nHm.\n<channel|><|tool_call>call:book{guests:4,under:<|"|>0042<|"|>,outdoor:false,budget:12.5,'
@@ -317,8 +376,20 @@ CALLS: list[tuple[str, str, list[tuple[str, Any]], str, str]] = [
         "Yes.",
         "",
     ),
-    ("granite 3.1", '<tool_call> [{"name": "tide", "arguments": {"harbour": "Brest"}}]', TIDE, "", ""),
-    ("granite 20b", 'Yes.\n<function_call> {"name": "tide", "arguments": {"harbour": "Brest"}}', TIDE, "Yes.", ""),
+    (
+        "granite 3.1",
+        '<tool_call> [{"name": "tide", "arguments": {"harbour": "Brest"}}]',
+        TIDE,
+        "",
+        "",
+    ),
+    (
+        "granite 20b",
+        'Yes.\n<function_call> {"name": "tide", "arguments": {"harbour": "Brest"}}',
+        TIDE,
+        "Yes.",
+        "",
+    ),
     (
         "phi 4 mini",
         'Yes.\nfunctools[{"name": "tide", "arguments": {"harbour": "Brest"}}]\nMore?',
@@ -327,8 +398,20 @@ CALLS: list[tuple[str, str, list[tuple[str, Any]], str, str]] = [
         "",
     ),
     ("functionary 3.1", '<function=tide>{"harbour": "Brest"}</function>', TIDE, "", ""),
-    ("functionary 3.2", 'all\nI look.>>>tide\n{"harbour": "Brést"}>>>now\n{}', TWO, "I look.", ""),
-    ("functionary 3.2, a token at its end", 'tide\n{"harbour": "Brest"}<|eot_id|>', TIDE, "", ""),
+    (
+        "functionary 3.2",
+        'all\nI look.>>>tide\n{"harbour": "Brést"}>>>now\n{}',
+        TWO,
+        "I look.",
+        "",
+    ),
+    (
+        "functionary 3.2, a token at its end",
+        'tide\n{"harbour": "Brest"}<|eot_id|>',
+        TIDE,
+        "",
+        "",
+    ),
     (
         "internlm 2",
         '<|action_start|><|plugin|>{"name": "tide", "parameters": {"harbour": "Brest"}}<|action_end|>',
@@ -336,7 +419,13 @@ CALLS: list[tuple[str, str, list[tuple[str, Any]], str, str]] = [
         "",
         "",
     ),
-    ("xlam", '<think>Hm.</think>[{"name": "tide", "arguments": {"harbour": "Brest"}}]', TIDE, "", "Hm."),
+    (
+        "xlam",
+        '<think>Hm.</think>[{"name": "tide", "arguments": {"harbour": "Brest"}}]',
+        TIDE,
+        "",
+        "Hm.",
+    ),
     (
         "xlam, fenced",
         'I look.\n```json\n[{"name": "tide", "arguments": {"harbour": "Brest"}}]\n```',
@@ -344,8 +433,20 @@ CALLS: list[tuple[str, str, list[tuple[str, Any]], str, str]] = [
         "I look.",
         "",
     ),
-    ("a mark in a fence of its own", '```\n<tool_call>{"name": "now"}</tool_call>\n```', [("now", {})], "", ""),
-    ("hunyuan", 'Yes.<tool_calls>[{"name": "tide", "arguments": {"harbour": "Brest"}}]</tool_calls>', TIDE, "Yes.", ""),
+    (
+        "a mark in a fence of its own",
+        '```\n<tool_call>{"name": "now"}</tool_call>\n```',
+        [("now", {})],
+        "",
+        "",
+    ),
+    (
+        "hunyuan",
+        'Yes.<tool_calls>[{"name": "tide", "arguments": {"harbour": "Brest"}}]</tool_calls>',
+        TIDE,
+        "Yes.",
+        "",
+    ),
     (
         "minimax",
         'Yes.<minimax:tool_call><invoke name="tide"><parameter name="harbour">Brést</parameter></invoke>'
@@ -362,9 +463,27 @@ CALLS: list[tuple[str, str, list[tuple[str, Any]], str, str]] = [
         "",
         "Hm.",
     ),
-    ("react", 'Thought: Hm.\nAction: tide\nAction Input: {"harbour": "Brest"}', TIDE, "", "Hm."),
-    ("react, nothing given", "Action: crew-list\nAction Input: {}\nObservation: none", [("crew-list", {})], "", ""),
-    ("react, text for the one parameter", "Action: `tide`\nAction Input: Brest", TIDE, "", ""),
+    (
+        "react",
+        'Thought: Hm.\nAction: tide\nAction Input: {"harbour": "Brest"}',
+        TIDE,
+        "",
+        "Hm.",
+    ),
+    (
+        "react, nothing given",
+        "Action: crew-list\nAction Input: {}\nObservation: none",
+        [("crew-list", {})],
+        "",
+        "",
+    ),
+    (
+        "react, text for the one parameter",
+        "Action: `tide`\nAction Input: Brest",
+        TIDE,
+        "",
+        "",
+    ),
     (
         "react, an observation made up",
         'Thought: Hm.\nAction: tide\nAction Input: {"harbour": "Brest"}\nObservation: high\nFinal Answer: high',
@@ -393,7 +512,13 @@ CALLS: list[tuple[str, str, list[tuple[str, Any]], str, str]] = [
         "So.",
         "Hm.",
     ),
-    ("words without a space on both sides", 'so<tool_call>{"name": "now"}</tool_call>far', [("now", {})], "sofar", ""),
+    (
+        "words without a space on both sides",
+        'so<tool_call>{"name": "now"}</tool_call>far',
+        [("now", {})],
+        "sofar",
+        "",
+    ),
     (
         "an open sentence, then nothing",
         'I look at <tool_call>{"name": "now"}</tool_call>',
@@ -411,14 +536,19 @@ CALLS: list[tuple[str, str, list[tuple[str, Any]], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("text", "calls", "visible", "thought"), [pytest.param(*row[1:], id=row[0]) for row in CALLS])
+@pytest.mark.parametrize(
+    ("text", "calls", "visible", "thought"),
+    [pytest.param(*row[1:], id=row[0]) for row in CALLS],
+)
 def test_a_call_in_the_form_of_its_family_is_read(
     text: str, calls: list[tuple[str, Any]], visible: str, thought: str
 ) -> None:
     assert read_leaked(text, TOOLS) == Leaked(tuple(calls), visible, thought)
 
 
-@pytest.mark.parametrize("text", [pytest.param(row[1], id=row[0]) for row in CALLS if "other(" not in row[1]])
+@pytest.mark.parametrize(
+    "text", [pytest.param(row[1], id=row[0]) for row in CALLS if "other(" not in row[1]]
+)
 def test_calls_of_tools_that_are_not_given_are_no_calls(text: str) -> None:
     assert read_leaked(text, {"other": _parameters([])}) is None
 
@@ -428,11 +558,17 @@ def test_calls_of_tools_that_are_not_given_are_no_calls(text: str) -> None:
     [
         ('Hm.\n</think>\n<tool_call>{"name": "now"}</tool_call>', [("now", {})], "Hm."),
         ('now?<tool_call>{"name": "now"}</tool_call>', [("now", {})], "now?"),
-        ('<tool_call>{"name": "now"}</tool_call> or not?</think>[tide(harbour="Brest")]', TIDE, None),
+        (
+            '<tool_call>{"name": "now"}</tool_call> or not?</think>[tide(harbour="Brest")]',
+            TIDE,
+            None,
+        ),
     ],
     ids=["closed", "never closed, ends in a call", "named on the way"],
 )
-def test_thoughts_that_the_prompt_had_opened(text: str, calls: list[tuple[str, Any]], thought: str | None) -> None:
+def test_thoughts_that_the_prompt_had_opened(
+    text: str, calls: list[tuple[str, Any]], thought: str | None
+) -> None:
     leaked = read_leaked(text, TOOLS, reasoning_prefilled=True)
     assert leaked is not None
     assert (list(leaked.calls), leaked.text) == (calls, "")
@@ -447,7 +583,9 @@ def test_thoughts_that_the_prompt_had_opened(text: str, calls: list[tuple[str, A
         if not row[0].startswith("react, text") and "now" not in row[4]
     ],
 )
-def test_a_cut_text_holds_no_other_calls_than_the_whole(text: str, calls: list[tuple[str, Any]]) -> None:
+def test_a_cut_text_holds_no_other_calls_than_the_whole(
+    text: str, calls: list[tuple[str, Any]]
+) -> None:
     for end in range(len(text)):
         leaked = read_leaked(text[:end], TOOLS)
         assert leaked is None or list(leaked.calls) == calls[: len(leaked.calls)]
@@ -568,13 +706,19 @@ def test_what_is_said_about_calls_is_no_call(text: str) -> None:
     assert read_text(text, TOOLS).calls == ()
 
 
-@pytest.mark.parametrize("prose", ["A call is `{}`.", "So it writes\n```\n{}\n```\nand waits.", "For example:\n\n{}"])
+@pytest.mark.parametrize(
+    "prose",
+    ["A call is `{}`.", "So it writes\n```\n{}\n```\nand waits.", "For example:\n\n{}"],
+)
 @pytest.mark.parametrize(
     "text",
     [
         pytest.param(row[1], id=row[0])
         for row in CALLS
-        if not row[3] and not row[4] and "</think>" not in row[1] and not row[1].startswith("```")
+        if not row[3]
+        and not row[4]
+        and "</think>" not in row[1]
+        and not row[1].startswith("```")
     ],
 )
 def test_a_call_that_prose_shows_is_no_call(text: str, prose: str) -> None:
@@ -593,11 +737,24 @@ def test_a_call_that_prose_shows_is_no_call(text: str, prose: str) -> None:
             "Hm.",
         ),
         ("Hm.</think>High.", "High.", "Hm."),
-        ("The tags `<think>` and `</think>` hold thoughts.", "The tags `<think>` and `</think>` hold thoughts.", ""),
+        (
+            "The tags `<think>` and `</think>` hold thoughts.",
+            "The tags `<think>` and `</think>` hold thoughts.",
+            "",
+        ),
     ],
-    ids=["plain", "cut in thoughts", "a mark at the end", "harmony", "closed only", "tags in prose"],
+    ids=[
+        "plain",
+        "cut in thoughts",
+        "a mark at the end",
+        "harmony",
+        "closed only",
+        "tags in prose",
+    ],
 )
-def test_text_without_calls_is_parted_into_seen_and_thought(text: str, visible: str, thought: str) -> None:
+def test_text_without_calls_is_parted_into_seen_and_thought(
+    text: str, visible: str, thought: str
+) -> None:
     assert read_text(text, TOOLS) == Leaked((), visible, thought)
 
 
@@ -607,12 +764,27 @@ def test_text_without_calls_is_parted_into_seen_and_thought(text: str, visible: 
         (
             'Thought: I need\nmore.\n\nAction: tide\n\nAction Input: {\n  "harbour": "a\\nAction: no",\n'
             '  "x": [1,\n  2]\n}\n',
-            ReActStep("I need\nmore.", "tide", {"harbour": "a\nAction: no", "x": [1, 2]}, None, "\n"),
+            ReActStep(
+                "I need\nmore.",
+                "tide",
+                {"harbour": "a\nAction: no", "x": [1, 2]},
+                None,
+                "\n",
+            ),
         ),
-        ('Action: `tide`\nAction Input: `{"harbour": "x"}`', ReActStep("", "tide", {"harbour": "x"}, None, "`")),
-        ("**Action:** **tide**\n**Action Input:** Brest", ReActStep("", "tide", "Brest")),
+        (
+            'Action: `tide`\nAction Input: `{"harbour": "x"}`',
+            ReActStep("", "tide", {"harbour": "x"}, None, "`"),
+        ),
+        (
+            "**Action:** **tide**\n**Action Input:** Brest",
+            ReActStep("", "tide", "Brest"),
+        ),
         ("Action: Finish[It is 5 m]", ReActStep("", answer="It is 5 m")),
-        ("Thought: Hm.\nAction: Search[high tide]", ReActStep("Hm.", "Search", "high tide")),
+        (
+            "Thought: Hm.\nAction: Search[high tide]",
+            ReActStep("Hm.", "Search", "high tide"),
+        ),
         (
             'Thought: go\n```\nAction: tide\nAction Input:\n```json\n{"harbour": "x"}\n```\n```',
             ReActStep("go", "tide", {"harbour": "x"}, None, "\n```\n```"),
@@ -621,10 +793,15 @@ def test_text_without_calls_is_parted_into_seen_and_thought(text: str, visible: 
             "Thought: done\nFinal Answer: One.\nAction: still the answer.",
             ReActStep("done", answer="One.\nAction: still the answer."),
         ),
-        ('Hm.\n```\n{"action": "Final Answer", "action_input": "5 m"}\n```', ReActStep("Hm.", answer="5 m")),
+        (
+            'Hm.\n```\n{"action": "Final Answer", "action_input": "5 m"}\n```',
+            ReActStep("Hm.", answer="5 m"),
+        ),
         (
             "Action: now\nObservation: 12\nAction: tide\nAction Input: x",
-            ReActStep("", "now", "", None, "Observation: 12\nAction: tide\nAction Input: x"),
+            ReActStep(
+                "", "now", "", None, "Observation: 12\nAction: tide\nAction Input: x"
+            ),
         ),
         (
             "Thought: Hm.\nObservation: 12\nFinal Answer: 12",
@@ -668,21 +845,41 @@ _PIECES = [row[1] for row in CALLS] + list(NO_CALLS.values()) + _MARKS
 
 @settings(max_examples=150, deadline=None)
 @given(
-    pieces=st.lists(st.one_of(st.sampled_from(_PIECES), st.text(max_size=20)), max_size=6),
+    pieces=st.lists(
+        st.one_of(st.sampled_from(_PIECES), st.text(max_size=20)), max_size=6
+    ),
     cut=st.integers(0, 400),
     is_prefilled=st.booleans(),
 )
-def test_no_text_raises_and_only_given_tools_are_named(pieces: list[str], cut: int, is_prefilled: bool) -> None:
+def test_no_text_raises_and_only_given_tools_are_named(
+    pieces: list[str], cut: int, is_prefilled: bool
+) -> None:
     text = "".join(pieces)[cut // 2 :][: 2000 - cut]
     leaked = read_leaked(text, TOOLS, reasoning_prefilled=is_prefilled)
-    assert (leaked is not None) == bool(read_text(text, TOOLS, reasoning_prefilled=is_prefilled).calls)
+    assert (leaked is not None) == bool(
+        read_text(text, TOOLS, reasoning_prefilled=is_prefilled).calls
+    )
     for name, arguments in leaked.calls if leaked else ():
         assert name in TOOLS
         assert isinstance(arguments, dict)
 
 
 @pytest.mark.parametrize(
-    "piece", ["<tool_call>", "[", "{", '{"a":', "(", "-", "`", "```\n", " ", "\n", "<think>", "Action: x\n"]
+    "piece",
+    [
+        "<tool_call>",
+        "[",
+        "{",
+        '{"a":',
+        "(",
+        "-",
+        "`",
+        "```\n",
+        " ",
+        "\n",
+        "<think>",
+        "Action: x\n",
+    ],
 )
 def test_work_is_bounded(piece: str) -> None:
     text = "<tool_call>" + piece * (30_000 // len(piece))

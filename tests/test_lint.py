@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 
 from toolkit import Tool, ToolParameter, ToolRegistry
 from toolkit.lint import RULES, Finding, lint_tools
-from toolkit.registry import REGISTRY
+from toolkit.tools.registry import REGISTRY
 
 
 def look_up(key: str) -> str:
@@ -29,7 +29,10 @@ def look_up(key: str) -> str:
 
 def written(name: str = "look_up", description: str = "", /, **properties: Any) -> Tool:
     """A tool as somebody would write it by hand, all right but for what is given."""
-    described = {key: {"description": "The thing itself.", **entry} for key, entry in properties.items()}
+    described = {
+        key: {"description": "The thing itself.", **entry}
+        for key, entry in properties.items()
+    }
     return ToolRegistry().register_tool(
         lambda **_: None,
         name=name,
@@ -80,7 +83,10 @@ def test_names(name: str, found: list[str]) -> None:
 
 def test_a_better_name_is_told() -> None:
     by_rule = {
-        each.rule: each for each in lint_tools([written("User.infoPage", "Fetches what is known. Use it first.")])
+        each.rule: each
+        for each in lint_tools(
+            [written("User.infoPage", "Fetches what is known. Use it first.")]
+        )
     }
     assert "name='user_info_page'" in by_rule["name-illegal"].fix
     assert "'User_infoPage'" in by_rule["name-illegal"].message
@@ -90,7 +96,9 @@ def test_a_better_name_is_told() -> None:
 def test_a_verb_that_the_list_lacks_is_known_by_the_description() -> None:
     assert rules(written("yodel_song", "Yodels a song. Use it on mountains.")) == []
     assert rules(written("yodel_song", "Yodel a song. Use it on mountains.")) == []
-    assert rules(written("yodel_song", "Song of the mountains. Use it there.")) == ["name-without-verb"]
+    assert rules(written("yodel_song", "Song of the mountains. Use it there.")) == [
+        "name-without-verb"
+    ]
 
 
 # Descriptions
@@ -101,10 +109,18 @@ def test_a_verb_that_the_list_lacks_is_known_by_the_description() -> None:
     [
         pytest.param("Look up.", ["description-repeats-name"], id="the name again"),
         pytest.param("Looks it up", ["description-repeats-name"], id="in another form"),
-        pytest.param("Look up the meaning of a word.", ["description-without-when"], id="no occasion"),
-        pytest.param("Look up the meaning of a word. Not for names.", [], id="a second sentence"),
+        pytest.param(
+            "Look up the meaning of a word.",
+            ["description-without-when"],
+            id="no occasion",
+        ),
+        pytest.param(
+            "Look up the meaning of a word. Not for names.", [], id="a second sentence"
+        ),
         pytest.param("Look up a word when its meaning is asked for.", [], id="when"),
-        pytest.param("Nimmt ein Wort an und schlägt es nach", [], id="no English: not judged"),
+        pytest.param(
+            "Nimmt ein Wort an und schlägt es nach", [], id="no English: not judged"
+        ),
         pytest.param("単語を調べる", [], id="no Latin: not judged"),
     ],
 )
@@ -123,14 +139,46 @@ def test_no_description() -> None:
 @pytest.mark.parametrize(
     ("name", "description", "permission", "found"),
     [
-        pytest.param("delete_file", "Forget a file. Use it to tidy up.", "read", True, id="by its name"),
-        pytest.param("tidy_up", "Deletes old files. Use it at the end.", "read", True, id="by its description"),
-        pytest.param("delete_file", "Forget a file. Use it to tidy up.", "write", False, id="which it may"),
-        pytest.param("list_deleted_files", "Names of files. Use it first.", "read", False, id="only about it"),
-        pytest.param("get_delete_permission", "Whether one may. Use it first.", "read", False, id="another verb first"),
+        pytest.param(
+            "delete_file",
+            "Forget a file. Use it to tidy up.",
+            "read",
+            True,
+            id="by its name",
+        ),
+        pytest.param(
+            "tidy_up",
+            "Deletes old files. Use it at the end.",
+            "read",
+            True,
+            id="by its description",
+        ),
+        pytest.param(
+            "delete_file",
+            "Forget a file. Use it to tidy up.",
+            "write",
+            False,
+            id="which it may",
+        ),
+        pytest.param(
+            "list_deleted_files",
+            "Names of files. Use it first.",
+            "read",
+            False,
+            id="only about it",
+        ),
+        pytest.param(
+            "get_delete_permission",
+            "Whether one may. Use it first.",
+            "read",
+            False,
+            id="another verb first",
+        ),
     ],
 )
-def test_a_tool_that_destroys_is_no_reader(name: str, description: str, permission: Any, found: bool) -> None:
+def test_a_tool_that_destroys_is_no_reader(
+    name: str, description: str, permission: Any, found: bool
+) -> None:
     tool = written(name, description)
     tool.permission = permission
     findings = [each for each in lint_tools([tool]) if each.rule == "destructive-read"]
@@ -158,9 +206,16 @@ def find_all(**words: Any) -> None:
 
 def test_what_the_docstring_describes_must_be_there() -> None:
     unknown, undescribed = lint_tools([find_city])
-    assert (unknown.rule, unknown.parameter, unknown.severity) == ("parameter-unknown", "city", "error")
+    assert (unknown.rule, unknown.parameter, unknown.severity) == (
+        "parameter-unknown",
+        "city",
+        "error",
+    )
     assert "'citty'" in unknown.fix
-    assert (undescribed.rule, undescribed.parameter) == ("parameter-undescribed", "citty")
+    assert (undescribed.rule, undescribed.parameter) == (
+        "parameter-undescribed",
+        "citty",
+    )
 
 
 class Shop:
@@ -206,27 +261,49 @@ class Side(Enum):
 
 
 def test_parameters_are_described_to_any_depth() -> None:
-    def visit(places: list[Place], day: str, note: Annotated[str, "For the door."] = "") -> None:
+    def visit(
+        places: list[Place], day: str, note: Annotated[str, "For the door."] = ""
+    ) -> None:
         """Visit places. Use it on request."""
 
     found = {(each.rule, each.parameter) for each in lint_tools([visit])}
-    assert found == {("parameter-undescribed", "Place.zip_code"), ("parameter-undescribed", "day")}
+    assert found == {
+        ("parameter-undescribed", "Place.zip_code"),
+        ("parameter-undescribed", "day"),
+    }
 
 
 def test_what_several_branches_say_is_told_once() -> None:
     branch = {"type": "object", "properties": {"zip": {"type": "string"}}}
-    found = lint_tools([written(place={"anyOf": [branch, {**branch, "required": ["zip"]}]})])
-    assert [(each.rule, each.parameter) for each in found] == [("parameter-undescribed", "place.zip")]
+    found = lint_tools(
+        [written(place={"anyOf": [branch, {**branch, "required": ["zip"]}]})]
+    )
+    assert [(each.rule, each.parameter) for each in found] == [
+        ("parameter-undescribed", "place.zip")
+    ]
 
 
 def test_a_recursive_schema_has_an_end() -> None:
-    node: dict[str, Any] = {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}}}
-    schema = {"type": "object", "properties": {"first": {"$ref": "#/$defs/Node"}}, "$defs": {"Node": node}}
+    node: dict[str, Any] = {
+        "type": "object",
+        "properties": {"next": {"$ref": "#/$defs/Node"}},
+    }
+    schema = {
+        "type": "object",
+        "properties": {"first": {"$ref": "#/$defs/Node"}},
+        "$defs": {"Node": node},
+    }
     tool = ToolRegistry().register_tool(
-        lambda **_: None, name="walk_list", description="Walk from one to the next. Use it first.", schema=schema
+        lambda **_: None,
+        name="walk_list",
+        description="Walk from one to the next. Use it first.",
+        schema=schema,
     )
     found = [(each.rule, each.parameter) for each in lint_tools([tool])]
-    assert found == [("parameter-undescribed", "first"), ("parameter-undescribed", "Node.next")]
+    assert found == [
+        ("parameter-undescribed", "first"),
+        ("parameter-undescribed", "Node.next"),
+    ]
 
 
 def test_a_parameter_without_a_type() -> None:
@@ -239,19 +316,34 @@ def test_a_parameter_without_a_type() -> None:
 
     by_rule = {each.rule: each for each in lint_tools([keep])}
     assert by_rule.keys() == {"parameter-untyped", "not-strict"}
-    assert by_rule["parameter-untyped"].parameter == by_rule["not-strict"].parameter == "thing"
+    assert (
+        by_rule["parameter-untyped"].parameter
+        == by_rule["not-strict"].parameter
+        == "thing"
+    )
     assert "thing: str" in by_rule["parameter-untyped"].fix
 
 
 @pytest.mark.parametrize(
     ("hint", "about", "silent"),
     [
-        pytest.param(Literal["fast", "slow"], "The mode.", "", id="words speak for themselves"),
+        pytest.param(
+            Literal["fast", "slow"], "The mode.", "", id="words speak for themselves"
+        ),
         pytest.param(Literal["r", "w"], "The mode.", '"r", "w"', id="letters"),
-        pytest.param(Literal["r", "w"], "r to read, w to write.", "", id="explained letters"),
-        pytest.param(Optional[Literal["r", "w"]], "The mode.", '"r", "w"', id="optional"),  # noqa: UP045
+        pytest.param(
+            Literal["r", "w"], "r to read, w to write.", "", id="explained letters"
+        ),
+        pytest.param(
+            Optional[Literal["r", "w"]],  # noqa: UP045
+            "The mode.",
+            '"r", "w"',
+            id="optional",
+        ),
         pytest.param(Side, "The side.", '"l", "r"', id="an enum"),
-        pytest.param(list[Literal[10, 20]], "The kinds.", "10, 20", id="numbers, in a list"),
+        pytest.param(
+            list[Literal[10, 20]], "The kinds.", "10, 20", id="numbers, in a list"
+        ),
         pytest.param(Literal[1, 2, 3, 4], "How many.", "", id="a scale"),
         pytest.param(Literal["<", ">"], "How to compare.", "", id="signs"),
         pytest.param(Literal[0, 1], "1 to leave it out.", "", id="the other of two"),
@@ -262,7 +354,11 @@ def test_enums_are_explained(hint: Any, about: str, silent: str) -> None:
         """Look up a word. Use it for questions on meanings."""
 
     look_up.__annotations__["kind"] = Annotated[hint, about]
-    told = [("enum-unexplained", f"Nothing says what {silent} stands for.")] if silent else []
+    told = (
+        [("enum-unexplained", f"Nothing says what {silent} stands for.")]
+        if silent
+        else []
+    )
     assert [(each.rule, each.message) for each in lint_tools([look_up])] == told
 
 
@@ -270,15 +366,35 @@ def test_enums_are_explained(hint: Any, about: str, silent: str) -> None:
     ("about", "literal"),
     [
         pytest.param("Either 'asc' or 'desc'.", '"asc", "desc"', id="quoted"),
-        pytest.param("The order (asc or desc). Options: asc, desc", '"asc", "desc"', id="named"),
-        pytest.param("One of: red, green or dark-blue. Red by default.", '"red", "green", "dark-blue"', id="one of"),
-        pytest.param('The colour, "red", "green", or "blue".', '"red", "green", "blue"', id="a list"),
-        pytest.param("One of the following: red, blue", '"red", "blue"', id="one of the following"),
-        pytest.param("Options are `a` and `b`.", '"a", "b"', id="and, where it is named"),
-        pytest.param("For 'add' and 'edit' the text of it.", "", id="and, where it is not"),
+        pytest.param(
+            "The order (asc or desc). Options: asc, desc", '"asc", "desc"', id="named"
+        ),
+        pytest.param(
+            "One of: red, green or dark-blue. Red by default.",
+            '"red", "green", "dark-blue"',
+            id="one of",
+        ),
+        pytest.param(
+            'The colour, "red", "green", or "blue".',
+            '"red", "green", "blue"',
+            id="a list",
+        ),
+        pytest.param(
+            "One of the following: red, blue",
+            '"red", "blue"',
+            id="one of the following",
+        ),
+        pytest.param(
+            "Options are `a` and `b`.", '"a", "b"', id="and, where it is named"
+        ),
+        pytest.param(
+            "For 'add' and 'edit' the text of it.", "", id="and, where it is not"
+        ),
         pytest.param("The city, e.g. 'Paris' or 'Rome'.", "", id="examples"),
         pytest.param("The city, such as 'Paris', 'Rome'.", "", id="examples, in words"),
-        pytest.param("Some text, either short or of any length you like.", "", id="no list"),
+        pytest.param(
+            "Some text, either short or of any length you like.", "", id="no list"
+        ),
         pytest.param("The name 'or' title.", "", id="one quoted word"),
     ],
 )
@@ -288,20 +404,37 @@ def test_values_belong_into_the_type(about: str, literal: str, hint: Any) -> Non
         """Look up a word. Use it for questions on meanings."""
 
     look_up.__annotations__["kind"] = Annotated[hint, about]
-    told = [("values-in-text", f"Write the type Literal[{literal}].")] if literal else []
+    told = (
+        [("values-in-text", f"Write the type Literal[{literal}].")] if literal else []
+    )
     assert [(each.rule, each.fix) for each in lint_tools([look_up])] == told
 
 
 def test_a_default_is_one_of_the_values() -> None:
-    for default, literal in (("all", '"men", "women", "all"'), ("men", '"men", "women"'), ("", '"men", "women"')):
-        entry = {"type": "string", "description": "Either 'men' or 'women'.", "default": default}
+    for default, literal in (
+        ("all", '"men", "women", "all"'),
+        ("men", '"men", "women"'),
+        ("", '"men", "women"'),
+    ):
+        entry = {
+            "type": "string",
+            "description": "Either 'men' or 'women'.",
+            "default": default,
+        }
         assert only(written(group=entry)).fix == f"Write the type Literal[{literal}]."
 
 
 def test_values_are_in_the_type_already() -> None:
     listed = "Either 'asc' or 'desc'."
-    for entry in ({"enum": ["asc", "desc"]}, {"pattern": "asc|desc"}, {"type": "array", "items": {"enum": ["asc"]}}):
-        assert rules(written(order={"type": "string", "description": listed, **entry})) == []
+    for entry in (
+        {"enum": ["asc", "desc"]},
+        {"pattern": "asc|desc"},
+        {"type": "array", "items": {"enum": ["asc"]}},
+    ):
+        assert (
+            rules(written(order={"type": "string", "description": listed, **entry}))
+            == []
+        )
 
 
 # Wires
@@ -311,23 +444,33 @@ def test_values_are_in_the_type_already() -> None:
     ("entry", "refused"),
     [
         pytest.param({"type": "array"}, True, id="an array of what"),
-        pytest.param({"type": "array", "items": {"type": "array"}}, True, id="inside another"),
+        pytest.param(
+            {"type": "array", "items": {"type": "array"}}, True, id="inside another"
+        ),
         pytest.param({"type": ["array", "null"]}, True, id="or none"),
         pytest.param({"type": "array", "items": {}}, False, id="of anything"),
     ],
 )
 def test_arrays_say_of_what(entry: dict[str, Any], refused: bool) -> None:
     found = lint_tools([written(words=entry)], ignore=["not-strict"])
-    assert [(each.rule, each.severity, each.parameter) for each in found] == [("refused", "error", "words")] * refused
+    assert [(each.rule, each.severity, each.parameter) for each in found] == [
+        ("refused", "error", "words")
+    ] * refused
 
 
 def test_parameter_names_that_a_wire_refuses() -> None:
-    finding = only(written(**{"filter[name]": {"type": "string"}, "filter.name": {"type": "string"}}))
+    finding = only(
+        written(
+            **{"filter[name]": {"type": "string"}, "filter.name": {"type": "string"}}
+        )
+    )
     assert (finding.rule, finding.parameter) == ("refused", "filter[name]")
     assert "Anthropic" in finding.message
 
 
-@pytest.mark.parametrize(("strict", "severities"), [(None, ["hint"]), (True, ["error"]), (False, [])])
+@pytest.mark.parametrize(
+    ("strict", "severities"), [(None, ["hint"]), (True, ["error"]), (False, [])]
+)
 def test_what_cannot_be_strict(strict: bool | None, severities: list[str]) -> None:
     tool = written(word={"type": "string"}, rest={"type": "object"})
     tool.strict = strict
@@ -337,7 +480,9 @@ def test_what_cannot_be_strict(strict: bool | None, severities: list[str]) -> No
 
 def test_a_large_schema() -> None:
     assert rules(written(word={"type": "string", "description": "x " * 1900})) == []
-    assert rules(written(word={"type": "string", "description": "x " * 2000})) == ["too-large"]
+    assert rules(written(word={"type": "string", "description": "x " * 2000})) == [
+        "too-large"
+    ]
 
 
 # Side by side
@@ -348,31 +493,50 @@ def test_a_large_schema() -> None:
     [
         pytest.param(
             ("find_customer", "Find a customer by email address. Use it first."),
-            ("search_customer", "Search for a customer by email address. Use it first."),
+            (
+                "search_customer",
+                "Search for a customer by email address. Use it first.",
+            ),
             False,
             id="each name has a word of its own",
         ),
         pytest.param(
             ("find_customer", "Find a customer by email address. Use it first."),
-            ("customer_find", "Finds the customer by their email address. Use it first."),
+            (
+                "customer_find",
+                "Finds the customer by their email address. Use it first.",
+            ),
             True,
             id="the same in other words",
         ),
         pytest.param(
-            ("read_file", "Read a file. Use it first."), ("write_file", "Write a file. Use it last."), False, id="verbs"
+            ("read_file", "Read a file. Use it first."),
+            ("write_file", "Write a file. Use it last."),
+            False,
+            id="verbs",
         ),
         pytest.param(
-            ("convert_to_celsius", "Convert Fahrenheit to Celsius. Use it for America."),
+            (
+                "convert_to_celsius",
+                "Convert Fahrenheit to Celsius. Use it for America.",
+            ),
             ("celsius_convert", "Convert Celsius to Fahrenheit. Use it for America."),
             False,
             id="the reverse",
         ),
     ],
 )
-def test_tools_that_read_alike(one: tuple[str, str], other: tuple[str, str], alike: bool) -> None:
-    filler = [written(f"get_{noun}", f"Get the {noun} of a day. Use it first.") for noun in ("weather", "news", "moon")]
+def test_tools_that_read_alike(
+    one: tuple[str, str], other: tuple[str, str], alike: bool
+) -> None:
+    filler = [
+        written(f"get_{noun}", f"Get the {noun} of a day. Use it first.")
+        for noun in ("weather", "news", "moon")
+    ]
     findings = lint_tools([written(*one), *filler, written(*other)])
-    assert [(each.rule, each.tool) for each in findings] == [("reads-alike", other[0])] * alike
+    assert [(each.rule, each.tool) for each in findings] == [
+        ("reads-alike", other[0])
+    ] * alike
     assert all(repr(one[0]) in each.message for each in findings)
 
 
@@ -392,7 +556,11 @@ def test_many_tools_are_read_in_no_time() -> None:
 
 def test_findings_come_tool_by_tool_the_worst_first() -> None:
     class Eraser(Tool):
-        name, description, permission = "eraser", "Wipes the board of all that is on it.", "read"
+        name, description, permission = (
+            "eraser",
+            "Wipes the board of all that is on it.",
+            "read",
+        )
 
         def get_parameters(self) -> list[ToolParameter]:
             return [ToolParameter("part", "string", "", required=False)]
@@ -416,9 +584,18 @@ def test_a_finding_is_a_plain_value() -> None:
 
 def test_rules_can_be_ignored() -> None:
     tools = [find_city, written("weather")]
-    assert rules(*tools) == ["parameter-unknown", "parameter-undescribed", "name-without-verb"]
-    assert rules(*tools, ignore=["parameter-unknown", "name-without-verb"]) == ["parameter-undescribed"]
-    assert rules(*tools, ignore="weather:name-without-verb") == ["parameter-unknown", "parameter-undescribed"]
+    assert rules(*tools) == [
+        "parameter-unknown",
+        "parameter-undescribed",
+        "name-without-verb",
+    ]
+    assert rules(*tools, ignore=["parameter-unknown", "name-without-verb"]) == [
+        "parameter-undescribed"
+    ]
+    assert rules(*tools, ignore="weather:name-without-verb") == [
+        "parameter-unknown",
+        "parameter-undescribed",
+    ]
     assert rules(*tools, ignore={"find_city:name-without-verb"}) == rules(*tools)
 
 

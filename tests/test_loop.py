@@ -14,10 +14,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import toolkit
+from helpers import encode as encode_for
 from server import find_complaint
-from toolkit import Limits, Message, Reply, Run, RunResult, ScriptedModel, ToolCall, ToolResult, Usage, Verdict
+from toolkit import (
+    Limits,
+    Message,
+    Reply,
+    Run,
+    RunResult,
+    ScriptedModel,
+    ToolCall,
+    ToolResult,
+    Usage,
+    Verdict,
+)
 from toolkit.dialects import chat
-from toolkit.loop import AskApproval, CallModel, CallTools, Stop, Turn, advance, close, next_step, waiting
+from toolkit.runs.loop import (
+    AskApproval,
+    CallModel,
+    CallTools,
+    Stop,
+    Turn,
+    advance,
+    close,
+    next_step,
+    waiting,
+)
 
 USER = Message("user", "q")
 YES, NO, LATER = Verdict("approve"), Verdict("deny", "too dear"), Verdict("defer")
@@ -39,7 +61,11 @@ def run_of(*messages: Message, **state: Any) -> Run:
     return Run("r", (USER, *messages), **state)
 
 
-LOOK, PAY, PAY2 = ToolCall("a", "look", {"key": 1}), ToolCall("p", "pay", {"sum": 5}), ToolCall("p2", "pay", {"sum": 6})
+LOOK, PAY, PAY2 = (
+    ToolCall("a", "look", {"key": 1}),
+    ToolCall("p", "pay", {"sum": 5}),
+    ToolCall("p2", "pay", {"sum": 6}),
+)
 SEEN = ToolResult("a", "seen")
 TURN_DONE = (asked(LOOK), answered(SEEN))
 
@@ -50,15 +76,33 @@ ASKS = {
     "first turn": (run_of(), "auto"),
     "forced": (run_of(tool_choice="required"), "required"),
     "forced by name": (run_of(tool_choice="look"), "look"),
-    "forced in the one turn there is": (run_of(tool_choice="required", max_turns=1), "required"),
-    "a forced choice holds once": (run_of(*TURN_DONE, turns=1, tool_choice="required"), "auto"),
-    "a forced name holds once": (run_of(*TURN_DONE, turns=1, tool_choice="look"), "auto"),
+    "forced in the one turn there is": (
+        run_of(tool_choice="required", max_turns=1),
+        "required",
+    ),
+    "a forced choice holds once": (
+        run_of(*TURN_DONE, turns=1, tool_choice="required"),
+        "auto",
+    ),
+    "a forced name holds once": (
+        run_of(*TURN_DONE, turns=1, tool_choice="look"),
+        "auto",
+    ),
     "none stays none": (run_of(*TURN_DONE, turns=1, tool_choice="none"), "none"),
     "the one turn keeps its tools": (run_of(max_turns=1), "auto"),
-    "one before the last keeps its tools": (run_of(*TURN_DONE, turns=1, max_turns=3), "auto"),
+    "one before the last keeps its tools": (
+        run_of(*TURN_DONE, turns=1, max_turns=3),
+        "auto",
+    ),
     "the last of several has none": (run_of(*TURN_DONE, turns=2, max_turns=3), "none"),
-    "the last, though forced": (run_of(*TURN_DONE, turns=1, max_turns=2, tool_choice="required"), "none"),
-    "one token below its limit": (run_of(usage=Usage(6, 3), limits=Limits(total_tokens=10)), "auto"),
+    "the last, though forced": (
+        run_of(*TURN_DONE, turns=1, max_turns=2, tool_choice="required"),
+        "none",
+    ),
+    "one token below its limit": (
+        run_of(usage=Usage(6, 3), limits=Limits(total_tokens=10)),
+        "auto",
+    ),
 }
 
 
@@ -69,18 +113,33 @@ def test_the_model_is_asked(run: Run, tool_choice: str) -> None:
 
 OVER = {
     "an answer": (run_of(asked(text="hi"), turns=1), "answered"),
-    "an answer in the only turn": (run_of(asked(text="hi"), turns=1, max_turns=1), "answered"),
+    "an answer in the only turn": (
+        run_of(asked(text="hi"), turns=1, max_turns=1),
+        "answered",
+    ),
     "an empty answer": (run_of(asked(), turns=1), "answered"),
-    "the text of the last turn": (run_of(*TURN_DONE, asked(text="hi"), turns=2, max_turns=2), "max_turns"),
+    "the text of the last turn": (
+        run_of(*TURN_DONE, asked(text="hi"), turns=2, max_turns=2),
+        "max_turns",
+    ),
     "a refusal": (run_of(asked(text="no"), turns=1, finish="refusal"), "refused"),
-    "cut at its length": (run_of(asked(text="so lo"), turns=1, finish="length"), "truncated"),
+    "cut at its length": (
+        run_of(asked(text="so lo"), turns=1, finish="length"),
+        "truncated",
+    ),
     "no turn is left": (run_of(*TURN_DONE, turns=2, max_turns=2), "max_turns"),
     "tokens are spent": (
         run_of(*TURN_DONE, turns=1, usage=Usage(7, 3), limits=Limits(total_tokens=10)),
         "limit_reached",
     ),
-    "time is spent": (run_of(*TURN_DONE, turns=1, seconds=2.0, limits=Limits(seconds=2.0)), "limit_reached"),
-    "a guard ended it": (run_of(*TURN_DONE, turns=1, stopped="repeated_call"), "repeated_call"),
+    "time is spent": (
+        run_of(*TURN_DONE, turns=1, seconds=2.0, limits=Limits(seconds=2.0)),
+        "limit_reached",
+    ),
+    "a guard ended it": (
+        run_of(*TURN_DONE, turns=1, stopped="repeated_call"),
+        "repeated_call",
+    ),
 }
 
 
@@ -93,20 +152,33 @@ REFUSED_CALLS = {
     "in the last turn": ({"turns": 2, "max_turns": 2}, "max_turns"),
     "in the only turn": ({"turns": 1, "max_turns": 1}, "max_turns"),
     "though tools are off": ({"turns": 1, "tool_choice": "none"}, "answered"),
-    "over the number of calls": ({"turns": 1, "tool_calls": 3, "limits": Limits(tool_calls=3)}, "limit_reached"),
-    "over the tokens": ({"turns": 1, "usage": Usage(1, 1), "limits": Limits(total_tokens=2)}, "limit_reached"),
-    "over the time": ({"turns": 1, "seconds": 1.0, "limits": Limits(seconds=1.0)}, "limit_reached"),
+    "over the number of calls": (
+        {"turns": 1, "tool_calls": 3, "limits": Limits(tool_calls=3)},
+        "limit_reached",
+    ),
+    "over the tokens": (
+        {"turns": 1, "usage": Usage(1, 1), "limits": Limits(total_tokens=2)},
+        "limit_reached",
+    ),
+    "over the time": (
+        {"turns": 1, "seconds": 1.0, "limits": Limits(seconds=1.0)},
+        "limit_reached",
+    ),
 }
 
 
 @pytest.mark.parametrize(("state", "reason"), REFUSED_CALLS.values(), ids=REFUSED_CALLS)
-def test_calls_past_a_limit_are_answered_unexecuted(state: dict[str, Any], reason: str) -> None:
+def test_calls_past_a_limit_are_answered_unexecuted(
+    state: dict[str, Any], reason: str
+) -> None:
     run = run_of(asked(LOOK, PAY), **state)
     step = next_step(run, gate)
     assert isinstance(step, Stop)
     assert step.reason == reason
     after = advance(run, step)
-    assert [(r.call_id, r.is_error, r.reason) for r in after.messages[-1].tool_results] == [
+    assert [
+        (r.call_id, r.is_error, r.reason) for r in after.messages[-1].tool_results
+    ] == [
         ("a", True, "not_run"),
         ("p", True, "not_run"),
     ]
@@ -122,20 +194,38 @@ CALLS = {
     ),
     "one wants a verdict": (run_of(asked(LOOK, PAY), turns=1), AskApproval((PAY,))),
     "all want one": (run_of(asked(PAY, PAY2), turns=1), AskApproval((PAY, PAY2))),
-    "one is decided": (run_of(asked(PAY, PAY2), turns=1, verdicts={"p": YES}), AskApproval((PAY2,))),
+    "one is decided": (
+        run_of(asked(PAY, PAY2), turns=1, verdicts={"p": YES}),
+        AskApproval((PAY2,)),
+    ),
     "a free one waits too": (
         run_of(asked(LOOK, PAY), turns=1, verdicts={"p": LATER}),
         Stop("awaiting_approval"),
     ),
-    "partly deferred": (run_of(asked(PAY, PAY2), turns=1, verdicts={"p": YES, "p2": LATER}), Stop("awaiting_approval")),
-    "all decided": (run_of(asked(PAY, PAY2), turns=1, verdicts={"p": YES, "p2": NO}), CallTools((PAY, PAY2))),
-    "a verdict on a free call is none": (run_of(asked(LOOK), turns=1, verdicts={"a": LATER}), CallTools((LOOK,))),
-    "the same after a forced turn": (run_of(asked(LOOK), turns=1, tool_choice="required"), CallTools((LOOK,))),
+    "partly deferred": (
+        run_of(asked(PAY, PAY2), turns=1, verdicts={"p": YES, "p2": LATER}),
+        Stop("awaiting_approval"),
+    ),
+    "all decided": (
+        run_of(asked(PAY, PAY2), turns=1, verdicts={"p": YES, "p2": NO}),
+        CallTools((PAY, PAY2)),
+    ),
+    "a verdict on a free call is none": (
+        run_of(asked(LOOK), turns=1, verdicts={"a": LATER}),
+        CallTools((LOOK,)),
+    ),
+    "the same after a forced turn": (
+        run_of(asked(LOOK), turns=1, tool_choice="required"),
+        CallTools((LOOK,)),
+    ),
     "calls in a refusal": (
         run_of(asked(LOOK), turns=1, finish="refusal"),
         Stop("refused", "Not run: the model refused in the same reply."),
     ),
-    "calls in a truncated reply": (run_of(asked(LOOK), turns=1, finish="length"), CallTools((LOOK,))),
+    "calls in a truncated reply": (
+        run_of(asked(LOOK), turns=1, finish="length"),
+        CallTools((LOOK,)),
+    ),
 }
 
 
@@ -250,10 +340,17 @@ def test_who_waits() -> None:
 def test_close_keeps_what_is_done() -> None:
     run = run_of(asked(LOOK, PAY), turns=1)
     results = close(run, "why", {"a": SEEN}, "interrupted").messages[-1].tool_results
-    assert results == (SEEN, ToolResult("p", "why", is_error=True, reason="interrupted"))
+    assert results == (
+        SEEN,
+        ToolResult("p", "why", is_error=True, reason="interrupted"),
+    )
 
 
-@pytest.mark.parametrize("run", [run_of(), run_of(*TURN_DONE), run_of(asked(text="hi"))], ids=["user", "tool", "text"])
+@pytest.mark.parametrize(
+    "run",
+    [run_of(), run_of(*TURN_DONE), run_of(asked(text="hi"))],
+    ids=["user", "tool", "text"],
+)
 def test_close_without_open_calls_changes_nothing(run: Run) -> None:
     assert close(run, "why") == run
 
@@ -277,7 +374,9 @@ def play(
     return run
 
 
-def looked(content: str = "seen", name: str = "look", reason: str = "", **arguments: Any) -> Any:
+def looked(
+    content: str = "seen", name: str = "look", reason: str = "", **arguments: Any
+) -> Any:
     result = ToolResult("a", content, is_error=bool(reason), reason=reason)
     return (ToolCall("a", name, arguments or {"key": 1}),), (result,)
 
@@ -288,13 +387,21 @@ MALFORMED = {
     "two": ([BAD] * 2, 2, None),
     "three in a row": ([BAD] * 3, 3, "malformed_arguments"),
     "a good one between": ([BAD, BAD, GOOD, BAD, BAD], 2, None),
-    "a failing tool is not malformed": ([looked("boom", reason="failed"), BAD, looked("b", reason="failed")], 0, None),
+    "a failing tool is not malformed": (
+        [looked("boom", reason="failed"), BAD, looked("b", reason="failed")],
+        0,
+        None,
+    ),
     "a denial is not malformed": ([BAD, BAD, looked("no", reason="denied")], 0, None),
 }
 
 
-@pytest.mark.parametrize(("batches", "count", "stopped"), MALFORMED.values(), ids=MALFORMED)
-def test_malformed_replies_in_a_row_end_the_run(batches: Any, count: int, stopped: str | None) -> None:
+@pytest.mark.parametrize(
+    ("batches", "count", "stopped"), MALFORMED.values(), ids=MALFORMED
+)
+def test_malformed_replies_in_a_row_end_the_run(
+    batches: Any, count: int, stopped: str | None
+) -> None:
     run = play(*batches)
     assert (run.malformed, run.stopped) == (count, stopped)
 
@@ -317,11 +424,15 @@ def test_attempts_left_count_down() -> None:
 
 def notes(run: Run) -> list[bool]:
     """Of each tool message: whether the model was told that it repeats itself."""
-    contents = [result.content for message in run.messages for result in message.tool_results]
+    contents = [
+        result.content for message in run.messages for result in message.tool_results
+    ]
     return [content != "seen" for content in contents]
 
 
-def test_a_repeated_call_is_pointed_out_at_the_third_time_and_ends_the_run_at_the_sixth() -> None:
+def test_a_repeated_call_is_pointed_out_at_the_third_time_and_ends_the_run_at_the_sixth() -> (
+    None
+):
     run = play(*[GOOD] * 9)
     assert notes(run)[:5] == [False, False, True, True, True]
     assert len(notes(run)) == 6
@@ -337,7 +448,8 @@ REPEATS = {
     "another tool": [GOOD, GOOD, looked(name="find"), GOOD, GOOD],
     "a malformed call": [GOOD, GOOD, BAD, GOOD, GOOD],
     "the results alternate": [looked(), looked("else")] * 6,
-    "1 is not true": [looked(key=1), looked(key=True), looked(key=1), looked(key=1.5)] * 2,
+    "1 is not true": [looked(key=1), looked(key=True), looked(key=1), looked(key=1.5)]
+    * 2,
 }
 
 
@@ -345,7 +457,11 @@ REPEATS = {
 def test_a_change_resets_the_count_of_repeats(batches: Any) -> None:
     run = play(*batches)
     assert run.stopped is None
-    assert not any("times" in result.content for message in run.messages for result in message.tool_results)
+    assert not any(
+        "times" in result.content
+        for message in run.messages
+        for result in message.tool_results
+    )
 
 
 def test_the_order_of_keys_makes_no_other_call() -> None:
@@ -361,7 +477,10 @@ def test_an_exempt_tool_may_repeat() -> None:
 
 def test_an_exempt_tool_does_not_hide_a_repeated_one() -> None:
     poll = ToolCall("b", "poll")
-    batches = [((LOOK, poll), (SEEN, ToolResult("b", f"state {number}"))) for number in range(6)]
+    batches = [
+        ((LOOK, poll), (SEEN, ToolResult("b", f"state {number}")))
+        for number in range(6)
+    ]
     assert play(*batches, exempt=("poll",)).stopped == "repeated_call"
 
 
@@ -371,7 +490,11 @@ def test_only_what_is_repeated_is_pointed_out() -> None:
     batch = ((LOOK, poll, fail), (SEEN, ToolResult("b", "pending"), bad))
     run = play(*[batch] * 3, exempt=("poll",))
     contents = [result.content for result in run.messages[-1].tool_results]
-    assert [content in ("seen", "pending", "Invalid") for content in contents] == [False, True, True]
+    assert [content in ("seen", "pending", "Invalid") for content in contents] == [
+        False,
+        True,
+        True,
+    ]
 
 
 def test_the_limit_of_repeats_can_be_set() -> None:
@@ -383,7 +506,12 @@ NO_LIMITS = [
     *({"concurrency": value} for value in (0, -1)),
     *({"malformed": value} for value in (0, -1)),
     *({"repeats": value} for value in (0, 1, -1)),
-    *({"tool_calls": -1}, {"total_tokens": -1}, {"seconds": -0.5}, {"result_chars": -1}),
+    *(
+        {"tool_calls": -1},
+        {"total_tokens": -1},
+        {"seconds": -0.5},
+        {"result_chars": -1},
+    ),
 ]
 
 
@@ -395,10 +523,39 @@ def test_a_limit_that_is_none_is_refused_at_once(given_limits: dict[str, Any]) -
 
 # Any conversation
 
-NAMES = st.sampled_from(["look", "fail", "pay", "poll", "functions.look", "lok", "", "a b", "multi_tool_use.parallel"])
+NAMES = st.sampled_from(
+    [
+        "look",
+        "fail",
+        "pay",
+        "poll",
+        "functions.look",
+        "lok",
+        "",
+        "a b",
+        "multi_tool_use.parallel",
+    ]
+)
 ARGUMENTS = st.one_of(
-    st.sampled_from(['{"key": 1}', "{}", "", "null", "[]", '{"key": 1', '{"key": "x"}', '{"other": 1}', "{'key': 2}"]),
-    st.builds(json.dumps, st.dictionaries(st.sampled_from(["key", "sum"]), st.integers(-3, 3), max_size=2)),
+    st.sampled_from(
+        [
+            '{"key": 1}',
+            "{}",
+            "",
+            "null",
+            "[]",
+            '{"key": 1',
+            '{"key": "x"}',
+            '{"other": 1}',
+            "{'key': 2}",
+        ]
+    ),
+    st.builds(
+        json.dumps,
+        st.dictionaries(
+            st.sampled_from(["key", "sum"]), st.integers(-3, 3), max_size=2
+        ),
+    ),
     st.sampled_from(
         [
             {"key": 3},
@@ -409,24 +566,39 @@ ARGUMENTS = st.one_of(
     st.text(max_size=8),
 )
 SENT = st.builds(
-    lambda id, name, raw: ToolCall(id, name, raw=raw), st.sampled_from(["", "c1", "c2", "c3", "ä b"]), NAMES, ARGUMENTS
+    lambda id, name, raw: ToolCall(id, name, raw=raw),
+    st.sampled_from(["", "c1", "c2", "c3", "ä b"]),
+    NAMES,
+    ARGUMENTS,
 )
 REPLIES = st.builds(
-    lambda text, calls, finish, usage: Reply(Message("assistant", text, tuple(calls)), usage, finish),
+    lambda text, calls, finish, usage: Reply(
+        Message("assistant", text, tuple(calls)), usage, finish
+    ),
     st.text(max_size=5),
     st.lists(SENT, max_size=3),
     st.sampled_from(["stop", "length", "refusal"]),
     st.builds(Usage, st.integers(0, 9), st.integers(0, 9)),
 )
 APPROVERS: Any = st.sampled_from(
-    [None, *(lambda call, answer=answer: answer for answer in ("approve", "deny", "defer", None, True, NO))]
+    [
+        None,
+        *(
+            lambda call, answer=answer: answer
+            for answer in ("approve", "deny", "defer", None, True, NO)
+        ),
+    ]
 )
 HISTORIES = st.lists(
     st.sampled_from(
         [
             {"role": "user", "content": "before"},
             {"role": "assistant", "content": "so"},
-            {"role": "assistant", "content": None, "tool_calls": [{"id": "h1", "function": {"name": "look"}}]},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{"id": "h1", "function": {"name": "look"}}],
+            },
         ]
     ),
     max_size=2,
@@ -485,20 +657,30 @@ def test_every_call_of_every_conversation_is_answered_once(
 ) -> None:
     model = ScriptedModel([*replies, *["done"] * 6])
     before = copy.deepcopy((replies, history))
-    options: dict[str, Any] = {"limits": limits, "max_turns": max_turns, "tool_choice": choice}
-    result = run("q", model=model, tools=TOOLS, approve=approve, history=history, **options)
+    options: dict[str, Any] = {
+        "limits": limits,
+        "max_turns": max_turns,
+        "tool_choice": choice,
+    }
+    result = run(
+        "q", model=model, tools=TOOLS, approve=approve, history=history, **options
+    )
 
     assert (replies, history) == before
     for request in model.requests:
         check_pairs(request.messages)
-        body = chat.encode(request.messages, request.tools, model="m", tool_choice=request.tool_choice)
+        body = encode_for(
+            chat, request.messages, request.tools, tool_choice=request.tool_choice
+        )
         assert find_complaint(body) is None
     check_pairs(result.messages, paused=result.stop_reason == "awaiting_approval")
     assert bool(result.waiting) == (result.stop_reason == "awaiting_approval")
     assert RunResult.from_json(result.to_json()) == result
     assert str(result)
     assert len(model.requests) == result.run.turns <= max_turns
-    ran = [call for call in result.calls if call.name == "pay" and call.content == "paid"]
+    ran = [
+        call for call in result.calls if call.name == "pay" and call.content == "paid"
+    ]
     assert not ran or (approve is not None and approve(PAY) == "approve")
 
 
@@ -516,13 +698,19 @@ def check_pairs(messages: tuple[Message, ...], *, paused: bool = False) -> None:
         elif ids:
             assert following is not None
             assert [result.call_id for result in following.tool_results] == ids
-            assert all(isinstance(result.content, str) for result in following.tool_results)
+            assert all(
+                isinstance(result.content, str) for result in following.tool_results
+            )
         else:
             assert following is None or not following.tool_results
 
 
 @settings(max_examples=30)
-@given(replies=st.lists(REPLIES.filter(lambda reply: reply.message.tool_calls), min_size=1, max_size=3))
+@given(
+    replies=st.lists(
+        REPLIES.filter(lambda reply: reply.message.tool_calls), min_size=1, max_size=3
+    )
+)
 def test_any_conversation_can_be_resumed_from_its_json(replies: list[Reply]) -> None:
     model = ScriptedModel([*replies, *["done"] * 4])
     result = toolkit.run_agent_with_tools("q", model=model, tools=TOOLS)
@@ -541,13 +729,24 @@ def test_both_drivers_come_to_the_same(replies: list[Reply], approve: Any) -> No
     def script() -> ScriptedModel:
         return ScriptedModel([*replies, *["done"] * 6])
 
-    plain = toolkit.run_agent_with_tools("q", model=script(), tools=TOOLS, approve=approve)
-    awaited = asyncio.run(toolkit.arun_agent_with_tools("q", model=script(), tools=TOOLS, approve=approve))
+    plain = toolkit.run_agent_with_tools(
+        "q", model=script(), tools=TOOLS, approve=approve
+    )
+    awaited = asyncio.run(
+        toolkit.arun_agent_with_tools("q", model=script(), tools=TOOLS, approve=approve)
+    )
     assert plain.stop_reason == awaited.stop_reason
-    assert [told(message) for message in plain.messages] == [told(message) for message in awaited.messages]
+    assert [told(message) for message in plain.messages] == [
+        told(message) for message in awaited.messages
+    ]
 
 
 def told(message: Message) -> Any:
     """A message without what differs from run to run: made ids, and references to them."""
     results = [(result.is_error, result.reason) for result in message.tool_results]
-    return message.role, message.text, [(call.name, call.arguments) for call in message.tool_calls], results
+    return (
+        message.role,
+        message.text,
+        [(call.name, call.arguments) for call in message.tool_calls],
+        results,
+    )

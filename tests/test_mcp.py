@@ -23,10 +23,20 @@ from typing import Any
 
 import pytest
 
-from toolkit import RunResult, ScriptedModel, Tool, ToolCall, ToolkitError, ToolRegistry, run_agent_with_tools
+from toolkit import (
+    RunResult,
+    ScriptedModel,
+    Tool,
+    ToolCall,
+    ToolkitError,
+    ToolRegistry,
+    run_agent_with_tools,
+)
 from toolkit.errors import ToolDefinitionError
 
-mcp = pytest.importorskip("toolkit.mcp", reason="needs the extra `mcp`", exc_type=ImportError)
+mcp = pytest.importorskip(
+    "toolkit.mcp", reason="needs the extra `mcp`", exc_type=ImportError
+)
 sdk = pytest.importorskip("mcp", reason="is the SDK")
 
 ROOT = Path(__file__).parents[1]
@@ -38,15 +48,26 @@ def named(*names: Any, **more: Any) -> list[dict[str, Any]]:
     return [{"name": name, "inputSchema": ANYTHING, **more} for name in names]
 
 
-def peer(tools: list[Any], does: dict[str, Any] | None = None, log: Path | None = None, **told: Any) -> list[str]:
+def peer(
+    tools: list[Any],
+    does: dict[str, Any] | None = None,
+    log: Path | None = None,
+    **told: Any,
+) -> list[str]:
     """The command of a server that lists these tools, and does what it is told when one is called."""
     what = json.dumps({"tools": tools, "does": does or {}, **told})
     return [sys.executable, "-I", PEER, what, *([str(log)] if log else [])]
 
 
 def received(log: Path, method: str) -> list[dict[str, Any]]:
-    messages = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-    return [message.get("params", {}) for message in messages if message.get("method") == method]
+    messages = [
+        json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()
+    ]
+    return [
+        message.get("params", {})
+        for message in messages
+        if message.get("method") == method
+    ]
 
 
 def wire_names(tools: list[Tool]) -> list[str]:
@@ -73,13 +94,42 @@ def is_alive(pid: int) -> bool:
 @pytest.mark.parametrize(
     ("server", "names", "wire"),
     [
-        pytest.param("time", ["get", "convert"], ["time_get", "time_convert"], id="the server's name goes before"),
-        pytest.param("git", ["git_status", "log"], ["git_status", "git_log"], id="but not twice"),
-        pytest.param("git", ["git_log", "log"], ["git_git_log", "git_log"], id="twice where it would be mistaken"),
-        pytest.param("git", ["gitk", "git_"], ["git_gitk", "git_git_"], id="only where it is the server's name"),
-        pytest.param("github", ["github.get_file"], ["github_get_file"], id="a dot is no letter of a wire"),
-        pytest.param("", ["github.get_file"], ["github_get_file"], id="without a name before"),
-        pytest.param("s", ["a.b", "a/b"], ["s_a_b", r"s_a_b_[0-9a-f]{8}"], id="two that would be one"),
+        pytest.param(
+            "time",
+            ["get", "convert"],
+            ["time_get", "time_convert"],
+            id="the server's name goes before",
+        ),
+        pytest.param(
+            "git", ["git_status", "log"], ["git_status", "git_log"], id="but not twice"
+        ),
+        pytest.param(
+            "git",
+            ["git_log", "log"],
+            ["git_git_log", "git_log"],
+            id="twice where it would be mistaken",
+        ),
+        pytest.param(
+            "git",
+            ["gitk", "git_"],
+            ["git_gitk", "git_git_"],
+            id="only where it is the server's name",
+        ),
+        pytest.param(
+            "github",
+            ["github.get_file"],
+            ["github_get_file"],
+            id="a dot is no letter of a wire",
+        ),
+        pytest.param(
+            "", ["github.get_file"], ["github_get_file"], id="without a name before"
+        ),
+        pytest.param(
+            "s",
+            ["a.b", "a/b"],
+            ["s_a_b", r"s_a_b_[0-9a-f]{8}"],
+            id="two that would be one",
+        ),
         pytest.param("s", ["ask", "ask"], ["s_ask"], id="one told twice"),
         pytest.param("s", ["größe"], ["s_gr__e"], id="letters of elsewhere"),
         pytest.param(
@@ -100,23 +150,37 @@ def test_names(server: str, names: list[str], wire: list[str], tmp_path: Path) -
         first.refresh()
         assert wire_names(first.tools) == found, "the same in each run"
     assert len(found) == len(wire) == len(set(found))
-    assert [name for pattern, name in zip(wire, found, strict=True) if not re.fullmatch(pattern, name)] == []
+    assert [
+        name
+        for pattern, name in zip(wire, found, strict=True)
+        if not re.fullmatch(pattern, name)
+    ] == []
     assert all(re.fullmatch("[a-zA-Z0-9_-]{1,64}", name) for name in found)
-    assert [call["name"] for call in received(log, "tools/call")] == list(dict.fromkeys(names))
+    assert [call["name"] for call in received(log, "tools/call")] == list(
+        dict.fromkeys(names)
+    )
 
 
 def test_several_servers_stand_beside_each_other(run: Callable[..., RunResult]) -> None:
     def add(a: int, b: int) -> int:
         return a + b
 
-    with mcp.connect(peer(named("get")), name="a") as a, mcp.connect(peer(named("get")), name="b") as b:
+    with (
+        mcp.connect(peer(named("get")), name="a") as a,
+        mcp.connect(peer(named("get")), name="b") as b,
+    ):
         asked = [ToolCall(name, name, {}) for name in ("a_get", "b_get")]
-        script = ScriptedModel([[*asked, ToolCall("c", "add", {"a": 1, "b": 2})], "Done."])
+        script = ScriptedModel(
+            [[*asked, ToolCall("c", "add", {"a": 1, "b": 2})], "Done."]
+        )
         result = run("Go.", model=script, tools=[*a.tools, *b.tools, add])
         pids = [json.loads(call.content)["pid"] for call in result.calls[:2]]
         assert len(set(pids)) == 2
         assert result.calls[2].content == "3"
-        with mcp.connect(peer(named("get")), name="a") as other, pytest.raises(ToolDefinitionError, match="'a_get' is"):
+        with (
+            mcp.connect(peer(named("get")), name="a") as other,
+            pytest.raises(ToolDefinitionError, match="'a_get' is"),
+        ):
             ToolRegistry([*a.tools, *other.tools])
     assert not any(map(is_alive, pids))
 
@@ -131,14 +195,22 @@ def test_several_servers_stand_beside_each_other(run: Callable[..., RunResult]) 
         pytest.param({"type": "object"}, id="type only"),
         pytest.param({"type": "object", "properties": None}, id="null"),
         pytest.param({"type": ["object"], "properties": {}}, id="a list of one type"),
-        pytest.param({"type": "object", "properties": {}, "required": None}, id="nothing required"),
+        pytest.param(
+            {"type": "object", "properties": {}, "required": None},
+            id="nothing required",
+        ),
     ],
 )
 def test_tools_without_parameters(schema: dict[str, Any], tmp_path: Path) -> None:
     log = tmp_path / "log"
-    with mcp.connect(peer([{"name": "now", "inputSchema": schema}], log=log), name="s") as server:
+    with mcp.connect(
+        peer([{"name": "now", "inputSchema": schema}], log=log), name="s"
+    ) as server:
         registry = ToolRegistry(server.tools)
-        assert registry.schemas()[0]["function"]["parameters"] == {"type": "object", "properties": {}}
+        assert registry.schemas()[0]["function"]["parameters"] == {
+            "type": "object",
+            "properties": {},
+        }
         for arguments in ("", "{}", "null", {}):
             assert not registry.call("s_now", arguments).is_error
     assert [call.get("arguments") for call in received(log, "tools/call")] == [{}] * 4
@@ -146,30 +218,56 @@ def test_tools_without_parameters(schema: dict[str, Any], tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("page", [1, 3, 100])
 def test_bad_tools_are_left_out(page: int, caplog: pytest.LogCaptureFixture) -> None:
-    listed = [*named("", "  ", None), {"name": "odd", "inputSchema": True}, "no tool", *named("ok")]
-    listed.append({"name": "wrong", "inputSchema": {"type": "object", "properties": {"a": {"type": "nothing"}}}})
+    listed = [
+        *named("", "  ", None),
+        {"name": "odd", "inputSchema": True},
+        "no tool",
+        *named("ok"),
+    ]
+    listed.append(
+        {
+            "name": "wrong",
+            "inputSchema": {"type": "object", "properties": {"a": {"type": "nothing"}}},
+        }
+    )
     listed.append({"name": "no_object", "inputSchema": {"type": "string"}})
     with mcp.connect(peer(listed, page=page), name="s") as server:
         assert [tool.name for tool in server.tools] == ["s_ok"]
         assert not ToolRegistry(server.tools).call("s_ok", {}).is_error
-    assert len([r for r in caplog.records if "is left out" in r.message]) == len(listed) - 1
+    assert (
+        len([r for r in caplog.records if "is left out" in r.message])
+        == len(listed) - 1
+    )
 
 
 def test_odd_extras_of_a_tool_are_no_reason_to_lose_it() -> None:
-    extras = {"description": 7, "annotations": {"title": 3, "readOnlyHint": "yes"}, "outputSchema": {"type": "array"}}
-    with mcp.connect(peer(named("ok", **extras, icons="none", title=[])), name="s") as server:
-        assert [(tool.name, tool.description, tool.permission) for tool in server.tools] == [("s_ok", "", "write")]
+    extras = {
+        "description": 7,
+        "annotations": {"title": 3, "readOnlyHint": "yes"},
+        "outputSchema": {"type": "array"},
+    }
+    with mcp.connect(
+        peer(named("ok", **extras, icons="none", title=[])), name="s"
+    ) as server:
+        assert [
+            (tool.name, tool.description, tool.permission) for tool in server.tools
+        ] == [("s_ok", "", "write")]
 
 
 def test_pages_without_end(caplog: pytest.LogCaptureFixture) -> None:
-    with mcp.connect(peer(named(*(f"t{n}" for n in range(230))), page=2), name="s") as server:
+    with mcp.connect(
+        peer(named(*(f"t{n}" for n in range(230))), page=2), name="s"
+    ) as server:
         assert len(server.tools) == 200
     assert "more than 100 pages" in caplog.text
 
 
 def test_what_a_server_says_has_an_end(caplog: pytest.LogCaptureFixture) -> None:
     huge = {"type": "object", "properties": {"a": {"description": "x" * 51_000}}}
-    listed = [*named("long", description="y" * 20_000), {"name": "huge", "inputSchema": huge}]
+    listed = [
+        *named("long", description="y" * 20_000),
+        {"name": "huge", "inputSchema": huge},
+    ]
     with mcp.connect(peer(listed, {"long": text("z" * 40_000)}), name="s") as server:
         assert [tool.name for tool in server.tools] == ["s_long"]
         assert len(server.tools[0].description) < 10_000
@@ -182,27 +280,46 @@ def test_what_a_server_says_has_an_end(caplog: pytest.LogCaptureFixture) -> None
     [
         pytest.param(None, False, "write", id="none"),
         pytest.param({"readOnlyHint": True}, False, "write", id="read-only, it says"),
-        pytest.param({"readOnlyHint": True}, True, "read", id="read-only, and it is believed"),
+        pytest.param(
+            {"readOnlyHint": True}, True, "read", id="read-only, and it is believed"
+        ),
         pytest.param({"readOnlyHint": False}, True, "write", id="not read-only"),
         pytest.param({"destructiveHint": True}, False, "sensitive", id="destructive"),
-        pytest.param({"destructiveHint": True}, True, "sensitive", id="destructive, trusted"),
-        pytest.param({"readOnlyHint": True, "destructiveHint": True}, True, "sensitive", id="both"),
+        pytest.param(
+            {"destructiveHint": True}, True, "sensitive", id="destructive, trusted"
+        ),
+        pytest.param(
+            {"readOnlyHint": True, "destructiveHint": True},
+            True,
+            "sensitive",
+            id="both",
+        ),
         pytest.param({"destructiveHint": False}, False, "write", id="not destructive"),
     ],
 )
 def test_tiers(hints: Any, trusted: bool, tier: str) -> None:
-    with mcp.connect(peer(named("do", annotations=hints)), name="s", trusted=trusted) as server:
+    with mcp.connect(
+        peer(named("do", annotations=hints)), name="s", trusted=trusted
+    ) as server:
         assert [tool.permission for tool in server.tools] == [tier]
 
 
 def test_a_list_that_changes(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "toolkit")
-    with mcp.connect(peer(named("a", "b"), later=named("b", "c", "d"), page=2), name="s") as server:
+    with mcp.connect(
+        peer(named("a", "b"), later=named("b", "c", "d"), page=2), name="s"
+    ) as server:
         before = server.tools
         wait_until(lambda: "has other tools now" in caplog.text)
-        assert [tool.name for tool in server.tools] == ["s_a", "s_b"], "until it is asked for"
+        assert [tool.name for tool in server.tools] == ["s_a", "s_b"], (
+            "until it is asked for"
+        )
         assert [tool.name for tool in server.refresh()] == ["s_b", "s_c", "s_d"]
-        assert [tool.name for tool in asyncio.run(server.arefresh())] == ["s_b", "s_c", "s_d"]
+        assert [tool.name for tool in asyncio.run(server.arefresh())] == [
+            "s_b",
+            "s_c",
+            "s_d",
+        ]
         assert not ToolRegistry(server.tools).call("s_d", {}).is_error
         assert not ToolRegistry(before).call("s_b", {}).is_error
     assert "has other tools now" in caplog.text
@@ -212,7 +329,12 @@ def test_a_list_that_changes(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def text(*texts: str, **more: Any) -> dict[str, Any]:
-    return {"result": {"content": [{"type": "text", "text": each} for each in texts], **more}}
+    return {
+        "result": {
+            "content": [{"type": "text", "text": each} for each in texts],
+            **more,
+        }
+    }
 
 
 MIXED = [
@@ -220,11 +342,25 @@ MIXED = [
     {"type": "image", "data": "aGVsbG8gd29ybGQh", "mimeType": "image/png"},
     {"type": "audio", "data": "aGVsbG8gd29ybGQh", "mimeType": "audio/wav"},
     {"type": "resource", "resource": {"uri": "file:///a.txt", "text": "body"}},
-    {"type": "resource", "resource": {"uri": "file:///a.bin", "blob": "aGVsbG8gd29ybGQh"}},
-    {"type": "resource_link", "uri": "file:///b.txt", "name": "b", "description": "the other"},
+    {
+        "type": "resource",
+        "resource": {"uri": "file:///a.bin", "blob": "aGVsbG8gd29ybGQh"},
+    },
+    {
+        "type": "resource_link",
+        "uri": "file:///b.txt",
+        "name": "b",
+        "description": "the other",
+    },
 ]
 SLOW = {"type": "string", "pattern": r"^(a+)+\p{L}$"}
-OUTPUT = {"outputSchema": {"type": "object", "properties": {"n": {"type": "integer"}, "s": SLOW}, "required": ["n"]}}
+OUTPUT = {
+    "outputSchema": {
+        "type": "object",
+        "properties": {"n": {"type": "integer"}, "s": SLOW},
+        "required": ["n"],
+    }
+}
 
 
 @pytest.mark.parametrize(
@@ -232,18 +368,72 @@ OUTPUT = {"outputSchema": {"type": "object", "properties": {"n": {"type": "integ
     [
         pytest.param(text("a", "b"), False, ["a\nb"], "a\nb", id="text"),
         pytest.param(text(), False, [""], "", id="nothing"),
-        pytest.param(text("5 apples", structuredContent={"n": 5}), False, ["5 apples"], {"n": 5}, id="structured"),
-        pytest.param(text(structuredContent={"n": 5}), False, ['{"n":5}'], {"n": 5}, id="structured only"),
-        pytest.param(text("no such city", isError=True), True, ["no such city"], None, id="isError"),
-        pytest.param(text(isError=True), True, ["failed"], None, id="isError without a word"),
         pytest.param(
-            {"error": {"code": -32602, "message": "no city given"}}, True, ["no city given"], None, id="error"
+            text("5 apples", structuredContent={"n": 5}),
+            False,
+            ["5 apples"],
+            {"n": 5},
+            id="structured",
         ),
-        pytest.param({"error": {"code": -32000, "message": "odd"}}, True, ["refused", "odd"], None, id="failed within"),
-        pytest.param({"result": {"content": "none"}}, True, ["no valid result"], None, id="no result"),
-        pytest.param({"print": "oh, hello", **text("a")}, False, ["a"], "a", id="a line that is no message"),
-        pytest.param({"bytes": "ff fe 0a", **text("a")}, False, ["a"], "a", id="a line that is no text"),
-        pytest.param({"print": '{"jsonrpc": "2.0"}', **text("a")}, False, ["a"], "a", id="a message that is none"),
+        pytest.param(
+            text(structuredContent={"n": 5}),
+            False,
+            ['{"n":5}'],
+            {"n": 5},
+            id="structured only",
+        ),
+        pytest.param(
+            text("no such city", isError=True),
+            True,
+            ["no such city"],
+            None,
+            id="isError",
+        ),
+        pytest.param(
+            text(isError=True), True, ["failed"], None, id="isError without a word"
+        ),
+        pytest.param(
+            {"error": {"code": -32602, "message": "no city given"}},
+            True,
+            ["no city given"],
+            None,
+            id="error",
+        ),
+        pytest.param(
+            {"error": {"code": -32000, "message": "odd"}},
+            True,
+            ["refused", "odd"],
+            None,
+            id="failed within",
+        ),
+        pytest.param(
+            {"result": {"content": "none"}},
+            True,
+            ["no valid result"],
+            None,
+            id="no result",
+        ),
+        pytest.param(
+            {"print": "oh, hello", **text("a")},
+            False,
+            ["a"],
+            "a",
+            id="a line that is no message",
+        ),
+        pytest.param(
+            {"bytes": "ff fe 0a", **text("a")},
+            False,
+            ["a"],
+            "a",
+            id="a line that is no text",
+        ),
+        pytest.param(
+            {"print": '{"jsonrpc": "2.0"}', **text("a")},
+            False,
+            ["a"],
+            "a",
+            id="a message that is none",
+        ),
         pytest.param(
             {"result": {"content": MIXED}},
             False,
@@ -262,7 +452,11 @@ OUTPUT = {"outputSchema": {"type": "object", "properties": {"n": {"type": "integ
     ],
 )
 def test_results(
-    run: Callable[..., RunResult], does: dict[str, Any], is_error: bool, parts: list[str], value: Any
+    run: Callable[..., RunResult],
+    does: dict[str, Any],
+    is_error: bool,
+    parts: list[str],
+    value: Any,
 ) -> None:
     with mcp.connect(peer(named("get"), {"get": does}), name="s", timeout=60) as server:
         for _ in range(2):
@@ -281,7 +475,9 @@ def test_results(
     [
         pytest.param({"n": 5}, False, id="as promised"),
         pytest.param({"n": "five"}, True, id="not as promised"),
-        pytest.param({"n": 5, "s": "a" * 40 + "!"}, False, id="an expression without end"),
+        pytest.param(
+            {"n": 5, "s": "a" * 40 + "!"}, False, id="an expression without end"
+        ),
     ],
 )
 def test_structured_content_is_checked(structured: Any, is_error: bool) -> None:
@@ -293,7 +489,9 @@ def test_structured_content_is_checked(structured: Any, is_error: bool) -> None:
 @pytest.mark.parametrize(
     ("sent", "got"),
     [
-        pytest.param({"values": "[1, 2, 3]"}, {"values": [1, 2, 3]}, id="a list as its text"),
+        pytest.param(
+            {"values": "[1, 2, 3]"}, {"values": [1, 2, 3]}, id="a list as its text"
+        ),
         pytest.param('{"values": [1, 2,]}', {"values": [1, 2]}, id="a comma too many"),
         pytest.param({"arguments": {"values": [1]}}, {"values": [1]}, id="wrapped"),
         pytest.param({"values": "many"}, None, id="no list"),
@@ -302,87 +500,167 @@ def test_structured_content_is_checked(structured: Any, is_error: bool) -> None:
     ],
 )
 def test_arguments_are_mended_or_answered(sent: Any, got: Any, tmp_path: Path) -> None:
-    schema = {"type": "object", "properties": {"values": {"type": "array", "items": {"type": "integer"}}}}
+    schema = {
+        "type": "object",
+        "properties": {"values": {"type": "array", "items": {"type": "integer"}}},
+    }
     listed = [{"name": "total", "inputSchema": {**schema, "required": ["values"]}}]
     with mcp.connect(peer(listed, log=tmp_path / "log"), name="s") as server:
         result = ToolRegistry(server.tools).call("s_total", sent)
-    assert [call["arguments"] for call in received(tmp_path / "log", "tools/call")] == ([got] if got else [])
+    assert [call["arguments"] for call in received(tmp_path / "log", "tools/call")] == (
+        [got] if got else []
+    )
     assert result.reason == ("" if got else "malformed")
 
 
 @pytest.mark.parametrize(
     ("schema", "sent", "told"),
     [
-        pytest.param({"pattern": r"^\p{L}+$"}, "Ann", r"(pattern: ^\p{L}+$)", id="an expression of JavaScript"),
         pytest.param(
-            {"pattern": r"^(a+)+$", "description": "A word."}, "a" * 40 + "!", "A word. (pat", id="without end"
+            {"pattern": r"^\p{L}+$"},
+            "Ann",
+            r"(pattern: ^\p{L}+$)",
+            id="an expression of JavaScript",
         ),
-        pytest.param({"items": {"pattern": "["}}, ["Ann"], "(pattern: [)", id="inside a list"),
-        pytest.param({"$ref": "#/$defs/pattern"}, "Ann", "(pattern: [)", id="a definition"),
-        pytest.param({"patternProperties": {"[": {}}}, {"Ann": 1}, '"additionalProperties":true', id="names"),
-        pytest.param({"properties": {"pattern": {"enum": ["["]}}}, {"pattern": "["}, '"enum":["["]', id="a name only"),
-        pytest.param({"default": {"pattern": "["}}, "Ann", '"default":{"pattern":"["}', id="a value only"),
+        pytest.param(
+            {"pattern": r"^(a+)+$", "description": "A word."},
+            "a" * 40 + "!",
+            "A word. (pat",
+            id="without end",
+        ),
+        pytest.param(
+            {"items": {"pattern": "["}}, ["Ann"], "(pattern: [)", id="inside a list"
+        ),
+        pytest.param(
+            {"$ref": "#/$defs/pattern"}, "Ann", "(pattern: [)", id="a definition"
+        ),
+        pytest.param(
+            {"patternProperties": {"[": {}}},
+            {"Ann": 1},
+            '"additionalProperties":true',
+            id="names",
+        ),
+        pytest.param(
+            {"properties": {"pattern": {"enum": ["["]}}},
+            {"pattern": "["},
+            '"enum":["["]',
+            id="a name only",
+        ),
+        pytest.param(
+            {"default": {"pattern": "["}},
+            "Ann",
+            '"default":{"pattern":"["}',
+            id="a value only",
+        ),
     ],
 )
-def test_expressions_of_a_server_are_told_and_not_run(schema: dict[str, Any], sent: Any, told: str) -> None:
-    root = {"type": "object", "properties": {"a": schema}, "$defs": {"pattern": {"pattern": "["}}}
+def test_expressions_of_a_server_are_told_and_not_run(
+    schema: dict[str, Any], sent: Any, told: str
+) -> None:
+    root = {
+        "type": "object",
+        "properties": {"a": schema},
+        "$defs": {"pattern": {"pattern": "["}},
+    }
     with mcp.connect(peer([{"name": "t", "inputSchema": root}]), name="s") as server:
         registry = ToolRegistry(server.tools)
-        assert told in json.dumps(registry.schemas(), separators=(",", ":")).replace(r"\\", "\\")
+        assert told in json.dumps(registry.schemas(), separators=(",", ":")).replace(
+            r"\\", "\\"
+        )
         result = registry.call("s_t", {"a": sent})
     assert json.loads(result.content)["arguments"] == {"a": sent}
 
 
 def test_parameters_of_any_name_arrive(tmp_path: Path) -> None:
-    names = ("self", "arguments", "cls", "class", "a-b", "ähre", "tool", "_private", "model_config")
+    names = (
+        "self",
+        "arguments",
+        "cls",
+        "class",
+        "a-b",
+        "ähre",
+        "tool",
+        "_private",
+        "model_config",
+    )
     listed = [
-        {"name": "t", "inputSchema": {"type": "object", "properties": {name: {"type": "string"} for name in names}}}
+        {
+            "name": "t",
+            "inputSchema": {
+                "type": "object",
+                "properties": {name: {"type": "string"} for name in names},
+            },
+        }
     ]
     with mcp.connect(peer(listed, log=tmp_path / "log"), name="s") as server:
         result = ToolRegistry(server.tools).call("s_t", dict.fromkeys(names, "x"))
     assert not result.is_error, result.content
-    assert received(tmp_path / "log", "tools/call")[0]["arguments"] == dict.fromkeys(names, "x")
+    assert received(tmp_path / "log", "tools/call")[0]["arguments"] == dict.fromkeys(
+        names, "x"
+    )
 
 
 # Servers that die, hang, or never were
 
 
-def test_a_line_that_is_no_message_is_told_of_in_a_line(caplog: pytest.LogCaptureFixture) -> None:
-    with mcp.connect(peer(named("get"), {"get": {"print": "Listening!", **text("a")}}), name="s") as server:
+def test_a_line_that_is_no_message_is_told_of_in_a_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with mcp.connect(
+        peer(named("get"), {"get": {"print": "Listening!", **text("a")}}), name="s"
+    ) as server:
         assert ToolRegistry(server.tools).call("s_get", {}).content == "a"
-    (record,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    (record,) = [
+        record for record in caplog.records if record.levelno >= logging.WARNING
+    ]
     assert "'s' sent what is no message" in record.getMessage()
     assert "Listening!" in record.getMessage()
     assert "\n" not in record.getMessage()
 
 
-def test_a_server_that_ends_amid_a_call(run: Callable[..., RunResult], caplog: pytest.LogCaptureFixture) -> None:
-    with mcp.connect(peer(named("go", "stay"), {"go": {"exit": 3}}), name="s", timeout=30) as server:
-        asked = [ToolCall("1", "s_stay", {}), ToolCall("2", "s_go", {}), ToolCall("3", "s_stay", {})]
+def test_a_server_that_ends_amid_a_call(
+    run: Callable[..., RunResult], caplog: pytest.LogCaptureFixture
+) -> None:
+    with mcp.connect(
+        peer(named("go", "stay"), {"go": {"exit": 3}}), name="s", timeout=30
+    ) as server:
+        asked = [
+            ToolCall("1", "s_stay", {}),
+            ToolCall("2", "s_go", {}),
+            ToolCall("3", "s_stay", {}),
+        ]
         result = run("Go.", model=ScriptedModel([*asked, "Done."]), tools=server.tools)
     first, dead, again = result.calls
     assert dead.is_error
     assert "ended during the call" in dead.content
     assert "unknown" in dead.content
     assert not again.is_error
-    assert json.loads(first.content)["pid"] != json.loads(again.content)["pid"], "a new process"
+    assert json.loads(first.content)["pid"] != json.loads(again.content)["pid"], (
+        "a new process"
+    )
     assert result.stop_reason == "answered"
     assert "connecting anew" in caplog.text
 
 
-def test_a_server_killed_amid_a_call(run: Callable[..., RunResult], tmp_path: Path) -> None:
+def test_a_server_killed_amid_a_call(
+    run: Callable[..., RunResult], tmp_path: Path
+) -> None:
     log = tmp_path / "log"
     command = peer(named("pid", "wait"), {"wait": {"hang": True}}, log)
     with mcp.connect(command, name="s", timeout=30) as server:
         pid = json.loads(ToolRegistry(server.tools).call("s_pid", {}).content)["pid"]
 
         def kill() -> None:
-            wait_until(lambda: "wait" in [call["name"] for call in received(log, "tools/call")])
+            wait_until(
+                lambda: "wait" in [call["name"] for call in received(log, "tools/call")]
+            )
             os.kill(pid, signal.SIGKILL)
 
         killer = threading.Thread(target=kill)
         killer.start()
-        script = ScriptedModel([ToolCall("1", "s_wait", {}), ToolCall("2", "s_pid", {}), "Done."])
+        script = ScriptedModel(
+            [ToolCall("1", "s_wait", {}), ToolCall("2", "s_pid", {}), "Done."]
+        )
         result = run("Go.", model=script, tools=server.tools)
         killer.join()
     assert [call.is_error for call in result.calls] == [True, False]
@@ -399,10 +677,15 @@ def test_a_server_killed_between_calls_is_started_anew() -> None:
         assert json.loads(registry.call("s_pid", {}).content)["pid"] != pid
 
 
-def test_a_server_that_cannot_be_started_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_server_that_cannot_be_started_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     script = tmp_path / "server.py"
     script.write_text(Path(PEER).read_text(encoding="utf-8"), encoding="utf-8")
-    command = [arg if arg != PEER else str(script) for arg in peer(named("go"), {"go": {"exit": 1}})]
+    command = [
+        arg if arg != PEER else str(script)
+        for arg in peer(named("go"), {"go": {"exit": 1}})
+    ]
     with mcp.connect(command, name="s", timeout=30) as server:
         registry = ToolRegistry(server.tools)
         assert "ended during the call" in registry.call("s_go", {}).content
@@ -414,13 +697,19 @@ def test_a_server_that_cannot_be_started_anew(tmp_path: Path, caplog: pytest.Log
         assert str(tmp_path) in caplog.text, "for people"
 
 
-def test_a_call_that_hangs_is_cancelled(run: Callable[..., RunResult], tmp_path: Path) -> None:
+def test_a_call_that_hangs_is_cancelled(
+    run: Callable[..., RunResult], tmp_path: Path
+) -> None:
     log = tmp_path / "log"
     command = peer(named("wait", "stay"), {"wait": {"hang": True}}, log)
     with mcp.connect(command, name="s", timeout=0.3) as server:
         asked = (ToolCall("1", "s_wait", {}), ToolCall("2", "s_stay", {}))
-        result = run("Go.", model=ScriptedModel([list(asked), "Done."]), tools=server.tools)
-        assert [call.is_error for call in result.calls] == [True, False], "one call does not harm another"
+        result = run(
+            "Go.", model=ScriptedModel([list(asked), "Done."]), tools=server.tools
+        )
+        assert [call.is_error for call in result.calls] == [True, False], (
+            "one call does not harm another"
+        )
         assert "within 0.3 seconds" in result.calls[0].content
         wait_until(lambda: received(log, "notifications/cancelled"))
     (cancelled,) = received(log, "notifications/cancelled")
@@ -431,9 +720,15 @@ def test_a_call_that_hangs_is_cancelled(run: Callable[..., RunResult], tmp_path:
     ("target", "told"),
     [
         pytest.param(["/nowhere/at-all"], "FileNotFoundError", id="no such command"),
-        pytest.param([sys.executable, "-c", "import sys; sys.exit('I need a key')"], "I need a key", id="ends at once"),
+        pytest.param(
+            [sys.executable, "-c", "import sys; sys.exit('I need a key')"],
+            "I need a key",
+            id="ends at once",
+        ),
         pytest.param(peer([], refuse=2), "cannot be used", id="ends with a status"),
-        pytest.param([sys.executable, "-c", "print('hello')"], "cannot be used", id="no server"),
+        pytest.param(
+            [sys.executable, "-c", "print('hello')"], "cannot be used", id="no server"
+        ),
         pytest.param("http://127.0.0.1:9/mcp", "cannot be used", id="nobody listens"),
     ],
 )
@@ -454,7 +749,11 @@ def test_a_server_that_is_none(target: Any, told: str) -> None:
 
 
 def test_a_server_that_says_nothing() -> None:
-    server = mcp.connect([sys.executable, "-c", "input(); input(); print(2)"], name="s", connect_timeout=0.3)
+    server = mcp.connect(
+        [sys.executable, "-c", "input(); input(); print(2)"],
+        name="s",
+        connect_timeout=0.3,
+    )
     with pytest.raises(ToolkitError, match=r"connect_timeout=0\.3 seconds"):
         server.open()
 
@@ -464,14 +763,28 @@ def test_a_server_that_says_nothing() -> None:
     [
         pytest.param("", {}, "neither a command nor an address", id="nothing"),
         pytest.param([], {}, "neither a command nor an address", id="an empty command"),
-        pytest.param(["python", 3], {}, "neither a command nor an address", id="no texts"),
-        pytest.param("http://x/mcp", {"env": {"A": "b"}}, "env is for a command", id="env for an address"),
-        pytest.param("python x.py", {"headers": {"A": "b"}}, "headers are for an address", id="headers for a command"),
+        pytest.param(
+            ["python", 3], {}, "neither a command nor an address", id="no texts"
+        ),
+        pytest.param(
+            "http://x/mcp",
+            {"env": {"A": "b"}},
+            "env is for a command",
+            id="env for an address",
+        ),
+        pytest.param(
+            "python x.py",
+            {"headers": {"A": "b"}},
+            "headers are for an address",
+            id="headers for a command",
+        ),
         pytest.param("python x.py", {"timeout": 0}, "timeout=0", id="no time"),
         pytest.param("python x.py", {"name": None}, "name is a text", id="no name"),
     ],
 )
-def test_wrong_ways_to_connect(target: Any, options: dict[str, Any], error: str) -> None:
+def test_wrong_ways_to_connect(
+    target: Any, options: dict[str, Any], error: str
+) -> None:
     with pytest.raises((ValueError, TypeError), match=error):
         mcp.connect(target, **{"name": "s", **options})
 
@@ -479,12 +792,21 @@ def test_wrong_ways_to_connect(target: Any, options: dict[str, Any], error: str)
 def test_without_the_sdk() -> None:
     code = "import sys; sys.modules['mcp'] = None; from toolkit import mcp"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert "pip install 'toolkit-agent[mcp]'" in done.stderr.splitlines()[-1]
 
 
 def test_a_connection_stays_in_its_process() -> None:
-    with pytest.raises(TypeError, match=r"<MCP server 'x'> is connected to this process\. Connect in the other one"):
+    with pytest.raises(
+        TypeError,
+        match=r"<MCP server 'x'> is connected to this process\. Connect in the other one",
+    ):
         pickle.dumps(mcp.connect("some command", name="x"))
 
 
@@ -504,7 +826,9 @@ def test_what_is_not_open_says_so() -> None:
     assert result.is_error
     assert "cannot be reached" in result.content
     with server:
-        assert not ToolRegistry(server.tools).call("s_get", {}).is_error, "opened a second time"
+        assert not ToolRegistry(server.tools).call("s_get", {}).is_error, (
+            "opened a second time"
+        )
 
 
 # Tasks and threads
@@ -513,7 +837,9 @@ def test_what_is_not_open_says_so() -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_an_interrupted_call_is_cancelled(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    with mcp.connect(peer(named("wait"), {"wait": {"hang": True}}, log), name="s") as server:
+    with mcp.connect(
+        peer(named("wait"), {"wait": {"hang": True}}, log), name="s"
+    ) as server:
 
         def interrupt() -> None:
             wait_until(lambda: received(log, "tools/call"))
@@ -531,7 +857,11 @@ def test_an_interrupted_call_is_cancelled(tmp_path: Path) -> None:
 
 def test_opening_that_is_given_up() -> None:
     """The process is ended at once, not when the time for connecting is over."""
-    server = mcp.connect([sys.executable, "-c", "import sys; sys.stdin.read()"], name="s", connect_timeout=60)
+    server = mcp.connect(
+        [sys.executable, "-c", "import sys; sys.stdin.read()"],
+        name="s",
+        connect_timeout=60,
+    )
 
     async def use() -> None:
         with pytest.raises(asyncio.TimeoutError):
@@ -553,7 +883,13 @@ def test_a_program_that_never_closes_ends_all_the_same(tmp_path: Path) -> None:
         "print(json.loads(ToolRegistry(server.tools).call('s_pid', {}).content)['pid'])"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert (done.returncode, done.stderr) == (0, "")
     wait_until(lambda: not is_alive(int(done.stdout)))
     assert not is_alive(int(done.stdout))
@@ -588,7 +924,9 @@ def test_opened_called_and_closed_in_different_threads() -> None:
 
     in_thread(server.open)
     registry = ToolRegistry(server.tools)
-    in_thread(lambda: seen.append(json.loads(registry.call("s_pid", {}).content)["pid"]))
+    in_thread(
+        lambda: seen.append(json.loads(registry.call("s_pid", {}).content)["pid"])
+    )
     in_thread(server.close)
     assert len(seen) == 1
     assert not is_alive(seen[0])
@@ -609,15 +947,21 @@ def test_a_server_inside_a_tool(run: Callable[..., RunResult]) -> None:
         with mcp.connect(peer(named("get")), name="s") as server:
             return str(ToolRegistry(server.tools).call("s_get", {}).is_error)
 
-    result = run("Go.", model=ScriptedModel([ToolCall("1", "outer", {}), "Done."]), tools=[outer])
+    result = run(
+        "Go.", model=ScriptedModel([ToolCall("1", "outer", {}), "Done."]), tools=[outer]
+    )
     assert result.calls[0].content == "False"
 
 
 def test_close_ends_calls_under_way() -> None:
-    with mcp.connect(peer(named("wait"), {"wait": {"hang": True}}), name="s", timeout=30) as server:
+    with mcp.connect(
+        peer(named("wait"), {"wait": {"hang": True}}), name="s", timeout=30
+    ) as server:
         results: list[Any] = []
         registry = ToolRegistry(server.tools)
-        thread = threading.Thread(target=lambda: results.append(registry.call("s_wait", {})))
+        thread = threading.Thread(
+            target=lambda: results.append(registry.call("s_wait", {}))
+        )
         thread.start()
         time.sleep(0.2)
         server.close()
@@ -647,7 +991,10 @@ def free_port() -> int:
 
 
 def listens(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+    with (
+        contextlib.suppress(OSError),
+        socket.create_connection(("127.0.0.1", port), timeout=1),
+    ):
         return True
     return False
 
@@ -655,7 +1002,9 @@ def listens(port: int) -> bool:
 @contextlib.contextmanager
 def served_over_http(port: int = 0) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     port = port or free_port()
-    process = subprocess.Popen([sys.executable, SERVED, "http", str(port)], env={**os.environ, **HERE})
+    process = subprocess.Popen(
+        [sys.executable, SERVED, "http", str(port)], env={**os.environ, **HERE}
+    )
 
     try:
         wait_until(lambda: process.poll() is not None or listens(port))
@@ -669,19 +1018,33 @@ def served_over_http(port: int = 0) -> Iterator[tuple[str, subprocess.Popen[byte
 def shop(request: pytest.FixtureRequest) -> Iterator[Any]:
     """Our server, as our client sees it."""
     if request.param == "stdio":
-        with mcp.connect([sys.executable, SERVED, "stdio"], name="", env=HERE, trusted=True) as server:
+        with mcp.connect(
+            [sys.executable, SERVED, "stdio"], name="", env=HERE, trusted=True
+        ) as server:
             yield server
     else:
-        with served_over_http() as (url, _), mcp.connect(url, name="", trusted=True) as server:
+        with (
+            served_over_http() as (url, _),
+            mcp.connect(url, name="", trusted=True) as server,
+        ):
             yield server
 
 
 def test_what_is_served(shop: Any) -> None:
     tools = {tool.name: tool for tool in shop.tools}
-    assert list(tools) == ["total", "shop_greet", "fail", "wait"], "what is sensitive is not served"
-    assert [tool.permission for tool in shop.tools] == ["read", "write", "write", "write"]
+    assert list(tools) == ["total", "shop_greet", "fail", "wait"], (
+        "what is sensitive is not served"
+    )
+    assert [tool.permission for tool in shop.tools] == [
+        "read",
+        "write",
+        "write",
+        "write",
+    ]
     assert tools["total"].description == "Add up whole numbers."
-    assert tools["total"].parameters["properties"]["values"]["items"] == {"type": "integer"}
+    assert tools["total"].parameters["properties"]["values"]["items"] == {
+        "type": "integer"
+    }
     assert "context" not in tools["shop_greet"].parameters["properties"]
 
 
@@ -689,14 +1052,24 @@ def test_what_is_served(shop: Any) -> None:
     ("name", "arguments", "content", "value"),
     [
         pytest.param(
-            "total", {"values": "[1, 2, 3]"}, '{"total":6,"of":[1,2,3]}', {"total": 6, "of": [1, 2, 3]}, id="mended"
+            "total",
+            {"values": "[1, 2, 3]"},
+            '{"total":6,"of":[1,2,3]}',
+            {"total": 6, "of": [1, 2, 3]},
+            id="mended",
         ),
         pytest.param(
-            "shop_greet", {"name": "Ann"}, "Good day, Ann! 日本", "Good day, Ann! 日本", id="async, with deps"
+            "shop_greet",
+            {"name": "Ann"},
+            "Good day, Ann! 日本",
+            "Good day, Ann! 日本",
+            id="async, with deps",
         ),
     ],
 )
-def test_calls_of_what_is_served(shop: Any, name: str, arguments: Any, content: str, value: Any) -> None:
+def test_calls_of_what_is_served(
+    shop: Any, name: str, arguments: Any, content: str, value: Any
+) -> None:
     result = ToolRegistry(shop.tools).call(name, arguments)
     assert (result.content, result.is_error, result.value) == (content, False, value)
 
@@ -704,21 +1077,34 @@ def test_calls_of_what_is_served(shop: Any, name: str, arguments: Any, content: 
 @pytest.mark.parametrize(
     ("name", "arguments", "told"),
     [
-        pytest.param("fail", {"how": "spoken"}, "there is no such city", id="a ToolError speaks"),
-        pytest.param("fail", {"how": "else"}, "cannot read [path]", id="another error is redacted"),
-        pytest.param("total", {"values": ["one"]}, "values.0", id="arguments that do not fit"),
+        pytest.param(
+            "fail", {"how": "spoken"}, "there is no such city", id="a ToolError speaks"
+        ),
+        pytest.param(
+            "fail",
+            {"how": "else"},
+            "cannot read [path]",
+            id="another error is redacted",
+        ),
+        pytest.param(
+            "total", {"values": ["one"]}, "values.0", id="arguments that do not fit"
+        ),
         pytest.param("totally", {}, "total", id="an unknown name"),
         pytest.param("delete_all", {}, "delete_all", id="one that is not served"),
     ],
 )
-def test_errors_of_what_is_served(shop: Any, name: str, arguments: Any, told: str) -> None:
+def test_errors_of_what_is_served(
+    shop: Any, name: str, arguments: Any, told: str
+) -> None:
     with pytest.raises(mcp.ToolError, match=re.escape(told)) as caught:
         asyncio.run(shop.call(name, **arguments))
     assert "secret.txt" not in str(caught.value)
     assert "all is gone" not in str(caught.value)
 
 
-def test_calls_at_once_over_one_connection(shop: Any, run: Callable[..., RunResult]) -> None:
+def test_calls_at_once_over_one_connection(
+    shop: Any, run: Callable[..., RunResult]
+) -> None:
     asked = [ToolCall(str(n), "wait", {"seconds": 0.3}) for n in range(8)]
     started = time.monotonic()
     result = run("Wait.", model=ScriptedModel([asked, "Done."]), tools=shop.tools)
@@ -734,26 +1120,40 @@ def test_sensitive_tools_are_served_where_asked() -> None:
             ("shop_delete_all", "sensitive"),
         ]
         script = [ToolCall("1", "shop_delete_all", {}), "Done."]
-        paused = run_agent_with_tools("Delete.", model=ScriptedModel(script), tools=server.tools)
+        paused = run_agent_with_tools(
+            "Delete.", model=ScriptedModel(script), tools=server.tools
+        )
         assert paused.stop_reason == "awaiting_approval"
-        approved: dict[str, Any] = {"tools": server.tools, "approve": lambda call: "approve"}
+        approved: dict[str, Any] = {
+            "tools": server.tools,
+            "approve": lambda call: "approve",
+        }
         done = run_agent_with_tools("Delete.", model=ScriptedModel(script), **approved)
         assert done.calls[0].content == "all is gone"
 
 
-@pytest.mark.parametrize("mode", ["legacy", "auto"])  # the handshake of the versions up to 2025, and the one since
+@pytest.mark.parametrize(
+    "mode", ["legacy", "auto"]
+)  # the handshake of the versions up to 2025, and the one since
 def test_a_client_of_others(mode: str) -> None:
     async def use() -> None:
-        command = sdk.StdioServerParameters(command=sys.executable, args=[SERVED, "stdio"], env=HERE)
+        command = sdk.StdioServerParameters(
+            command=sys.executable, args=[SERVED, "stdio"], env=HERE
+        )
         with open(os.devnull, "w") as nowhere:
-            async with sdk.Client(sdk.stdio_client(command, nowhere), mode=mode) as client:
+            async with sdk.Client(
+                sdk.stdio_client(command, nowhere), mode=mode
+            ) as client:
                 listed = {tool.name: tool for tool in (await client.list_tools()).tools}
                 assert list(listed) == ["total", "shop_greet", "fail", "wait"]
                 assert listed["total"].annotations.read_only_hint is True
                 assert listed["fail"].annotations.read_only_hint is False
                 assert listed["total"].input_schema["required"] == ["values"]
                 good = await client.call_tool("total", {"values": [1, 2]})
-                assert (good.is_error, good.structured_content) == (False, {"total": 3, "of": [1, 2]})
+                assert (good.is_error, good.structured_content) == (
+                    False,
+                    {"total": 3, "of": [1, 2]},
+                )
                 assert good.content[0].text == '{"total":3,"of":[1,2]}'
                 bad = await client.call_tool("fail", {"how": "spoken"})
                 assert (bad.is_error, bad.structured_content) == (True, None)
@@ -777,11 +1177,19 @@ def test_wrong_ways_to_serve(options: dict[str, Any], error: str) -> None:
 
 
 def test_an_address_whose_server_is_started_anew() -> None:
-    with served_over_http() as (url, process), mcp.connect(url, name="shop", timeout=60) as server:
+    with (
+        served_over_http() as (url, process),
+        mcp.connect(url, name="shop", timeout=60) as server,
+    ):
         killer = threading.Timer(0.3, process.kill)
         killer.start()
-        wait, greet = ToolCall("1", "shop_wait", {"seconds": 30}), ToolCall("2", "shop_greet", {"name": "Ann"})
-        result = run_agent_with_tools("Go.", model=ScriptedModel([wait, greet, "Done."]), tools=server.tools)
+        wait, greet = (
+            ToolCall("1", "shop_wait", {"seconds": 30}),
+            ToolCall("2", "shop_greet", {"name": "Ann"}),
+        )
+        result = run_agent_with_tools(
+            "Go.", model=ScriptedModel([wait, greet, "Done."]), tools=server.tools
+        )
         assert [call.is_error for call in result.calls] == [True, True]
         assert "ended during the call" in result.calls[0].content
         assert "cannot be reached" in result.calls[1].content
@@ -792,13 +1200,23 @@ def test_an_address_whose_server_is_started_anew() -> None:
 
 def test_standard_output_is_kept_for_the_protocol() -> None:
     """What is printed before, by tools, and at the end, goes to standard error."""
-    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    hello = {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    }
     asked = [
         {"id": 1, "method": "initialize", "params": hello},
         {"method": "notifications/initialized"},
-        {"id": 2, "method": "tools/call", "params": {"name": "total", "arguments": {"values": [1]}}},
+        {
+            "id": 2,
+            "method": "tools/call",
+            "params": {"name": "total", "arguments": {"values": [1]}},
+        },
     ]
-    lines = "".join(json.dumps({"jsonrpc": "2.0", **message}) + "\n" for message in asked)
+    lines = "".join(
+        json.dumps({"jsonrpc": "2.0", **message}) + "\n" for message in asked
+    )
     environment = {**os.environ, **HERE, "PYTHONUNBUFFERED": ""}
     process = subprocess.Popen(
         [sys.executable, SERVED, "stdio"],
@@ -829,10 +1247,23 @@ def test_standard_output_is_kept_for_the_protocol() -> None:
 @pytest.mark.servers
 def test_time_conversion_in_a_run() -> None:
     pytest.importorskip("mcp_server_time", reason="is the server")
-    with mcp.connect([sys.executable, "-m", "mcp_server_time"], name="time", timeout=60) as server:
-        asked = {"source_timezone": "Europe/Berlin", "time": "16:30", "target_timezone": "Asia/Kolkata"}
-        script = [ToolCall("1", "time_convert_time", asked), ToolCall("2", "time_convert_time", {**asked, "time": "x"})]
-        result = run_agent_with_tools("When is it 16:30?", model=ScriptedModel([script, "Done."]), tools=server.tools)
+    with mcp.connect(
+        [sys.executable, "-m", "mcp_server_time"], name="time", timeout=60
+    ) as server:
+        asked = {
+            "source_timezone": "Europe/Berlin",
+            "time": "16:30",
+            "target_timezone": "Asia/Kolkata",
+        }
+        script = [
+            ToolCall("1", "time_convert_time", asked),
+            ToolCall("2", "time_convert_time", {**asked, "time": "x"}),
+        ]
+        result = run_agent_with_tools(
+            "When is it 16:30?",
+            model=ScriptedModel([script, "Done."]),
+            tools=server.tools,
+        )
     good, bad = result.calls
     assert re.search(r"T(20:00|21:00|19:00):00\+05:30", good.content)
     assert good.value["target"]["timezone"] == "Asia/Kolkata"
@@ -848,7 +1279,9 @@ def test_time_conversion_by_the_embedded_model() -> None:
     pytest.importorskip("mcp_server_time", reason="is the server")
     if not is_installed():
         pytest.skip("the embedded model is not installed")
-    with mcp.connect([sys.executable, "-m", "mcp_server_time"], name="time", timeout=60) as server:
+    with mcp.connect(
+        [sys.executable, "-m", "mcp_server_time"], name="time", timeout=60
+    ) as server:
         prompt = "Convert time: source_timezone Europe/London, time 16:30, target_timezone Asia/Tokyo."
         result = run_agent_with_tools(prompt, model="local", tools=server.tools)
     (call,) = result.calls
@@ -869,52 +1302,89 @@ def test_git(tmp_path: Path) -> None:
         pytest.skip("git is not installed")
     subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
     (tmp_path / "notes.txt").write_text("hello", encoding="utf-8")
-    with mcp.connect([sys.executable, "-m", "mcp_server_git"], name="git", timeout=60) as server:
+    with mcp.connect(
+        [sys.executable, "-m", "mcp_server_git"], name="git", timeout=60
+    ) as server:
         tiers = {tool.name: tool.permission for tool in server.tools}
-        assert tiers["git_status"] == "write", "it says that it only reads, which is not believed"
+        assert tiers["git_status"] == "write", (
+            "it says that it only reads, which is not believed"
+        )
         assert tiers["git_reset"] == "sensitive"
         registry = ToolRegistry(server.tools)
-        assert "notes.txt" in registry.call("git_status", {"repo_path": str(tmp_path)}).content
-        assert registry.call("git_status", {"repo_path": str(tmp_path / "nowhere")}).is_error
+        assert (
+            "notes.txt"
+            in registry.call("git_status", {"repo_path": str(tmp_path)}).content
+        )
+        assert registry.call(
+            "git_status", {"repo_path": str(tmp_path / "nowhere")}
+        ).is_error
 
 
 @pytest.fixture(scope="module")
 def everything() -> list[str]:
     """The command of the reference server that has some of everything, from npm."""
     folder = ROOT / "build" / "mcp-server-everything"
-    script = folder / "node_modules" / "@modelcontextprotocol" / "server-everything" / "dist" / "index.js"
+    script = (
+        folder
+        / "node_modules"
+        / "@modelcontextprotocol"
+        / "server-everything"
+        / "dist"
+        / "index.js"
+    )
     if not shutil.which("npm") or not shutil.which("node"):
         pytest.skip("npm is not installed")
     if not script.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        install = ["npm", "install", "--no-audit", "--no-fund", "@modelcontextprotocol/server-everything@2026.8.31"]
-        done = subprocess.run(install, cwd=folder, capture_output=True, text=True, timeout=100)
+        install = [
+            "npm",
+            "install",
+            "--no-audit",
+            "--no-fund",
+            "@modelcontextprotocol/server-everything@2026.8.31",
+        ]
+        done = subprocess.run(
+            install, cwd=folder, capture_output=True, text=True, timeout=100
+        )
         if done.returncode:
-            pytest.skip(f"server-everything cannot be installed: {done.stderr.strip()[-300:]}")
+            pytest.skip(
+                f"server-everything cannot be installed: {done.stderr.strip()[-300:]}"
+            )
     return ["node", str(script)]
 
 
 EVERYTHING: dict[str, tuple[dict[str, Any], str]] = {
     "echo": ({"message": "日本"}, "日本"),
-    "get-annotated-message": ({"messageType": "success", "includeImage": True}, "[image: image/png"),
+    "get-annotated-message": (
+        {"messageType": "success", "includeImage": True},
+        "[image: image/png",
+    ),
     "get-env": ({}, "PATH"),
     "get-resource-links": ({"count": 2}, "[link: demo://resource/"),
     "get-resource-reference": ({"resourceType": "Blob", "resourceId": 2}, "not shown]"),
     "get-structured-content": ({"location": "Chicago"}, '"temperature":'),
     "get-sum": ({"a": 2, "b": 3}, "5"),
     "get-tiny-image": ({}, "[image: image/png"),
-    "gzip-file-as-resource": ({"name": "a.gz", "data": "data:text/plain,a", "outputType": "resource"}, "not shown]"),
+    "gzip-file-as-resource": (
+        {"name": "a.gz", "data": "data:text/plain,a", "outputType": "resource"},
+        "not shown]",
+    ),
     "toggle-simulated-logging": ({}, "logging"),
     "toggle-subscriber-updates": ({}, "updates"),
     "trigger-long-running-operation": ({"duration": 0.1, "steps": 2}, "completed"),
-    "simulate-research-query": ({"topic": "tea", "ambiguous": False}, ""),  # it wants a task, which is asked for by few
+    "simulate-research-query": (
+        {"topic": "tea", "ambiguous": False},
+        "",
+    ),  # it wants a task, which is asked for by few
 }
 
 
 @contextlib.contextmanager
 def everything_over_http(command: list[str], port: int) -> Iterator[str]:
     environment = {**os.environ, "PORT": str(port)}
-    process = subprocess.Popen([*command, "streamableHttp"], env=environment, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [*command, "streamableHttp"], env=environment, stderr=subprocess.DEVNULL
+    )
     try:
         wait_until(lambda: process.poll() is not None or listens(port))
         yield f"http://127.0.0.1:{port}/mcp"
@@ -934,10 +1404,20 @@ def test_everything_is_listed_and_called(everything: list[str], transport: str) 
         names = [tool.name.removeprefix("all_") for tool in server.tools]
         assert set(names) == set(EVERYTHING)
         asked = [ToolCall(name, f"all_{name}", EVERYTHING[name][0]) for name in names]
-        result = run_agent_with_tools("Call all.", model=ScriptedModel([asked, "Done."]), tools=server.tools)
-    assert {call.name: call.content for call in result.calls if EVERYTHING[call.id][1] not in call.content} == {}
-    assert [call.id for call in result.calls if call.is_error] == ["simulate-research-query"]
-    (weather,) = [call.value for call in result.calls if call.id == "get-structured-content"]
+        result = run_agent_with_tools(
+            "Call all.", model=ScriptedModel([asked, "Done."]), tools=server.tools
+        )
+    assert {
+        call.name: call.content
+        for call in result.calls
+        if EVERYTHING[call.id][1] not in call.content
+    } == {}
+    assert [call.id for call in result.calls if call.is_error] == [
+        "simulate-research-query"
+    ]
+    (weather,) = [
+        call.value for call in result.calls if call.id == "get-structured-content"
+    ]
     assert set(weather) == {"temperature", "conditions", "humidity"}
 
 
@@ -949,7 +1429,9 @@ def test_an_address_that_has_forgotten_the_session(everything: list[str]) -> Non
             server = stack.enter_context(mcp.connect(url, name="all", timeout=30))
         with everything_over_http(everything, port):
             registry = ToolRegistry(server.tools)
-            first, second = (registry.call("all_echo", {"message": "hello"}) for _ in range(2))
+            first, second = (
+                registry.call("all_echo", {"message": "hello"}) for _ in range(2)
+            )
             server.close()
     assert first.is_error
     assert "connects anew" in first.content

@@ -31,7 +31,7 @@ from toolkit import (
     Usage,
 )
 from toolkit.errors import MalformedReply
-from toolkit.models import OPENAI_MODEL, find_model
+from toolkit.models.model import OPENAI_MODEL, find_model
 
 Runner = Callable[..., RunResult]
 
@@ -72,7 +72,10 @@ PASSING: dict[str, list[Any]] = {
 @pytest.mark.parametrize("plays", PASSING.values(), ids=PASSING)
 def test_what_passes_is_tried_again(run: Runner, plays: list[Any]) -> None:
     with ChatServer(*plays, "done") as server:
-        assert run("q", model=Model("m", base_url=server.base_url), tools=tools()).text == "done"
+        assert (
+            run("q", model=Model("m", base_url=server.base_url), tools=tools()).text
+            == "done"
+        )
         assert server.bodies == [server.bodies[0]] * (len(plays) + 1)
 
 
@@ -82,14 +85,20 @@ LASTING: dict[str, tuple[Any, int | None, str]] = {
     "403": (Fault(403), 403, "403"),
     "404": (Fault(404, "no such model"), 404, "no such model"),
     "422": (Fault(422), 422, "422"),
-    "no money": (Fault(429, "you have no credits", "insufficient_quota"), 429, "no credits"),
+    "no money": (
+        Fault(429, "you have no credits", "insufficient_quota"),
+        429,
+        "no credits",
+    ),
     "the server says so": (Fault(503, headers={"x-should-retry": "false"}), 503, "503"),
     "to come back tomorrow": (Fault(429, headers={"retry-after": "86400"}), 429, "429"),
 }
 
 
 @pytest.mark.parametrize(("play", "status", "said"), LASTING.values(), ids=LASTING)
-def test_what_lasts_is_raised_at_once(run: Runner, play: Any, status: int | None, said: str) -> None:
+def test_what_lasts_is_raised_at_once(
+    run: Runner, play: Any, status: int | None, said: str
+) -> None:
     with ChatServer(play) as server:
         with pytest.raises(ModelError, match=said) as caught:
             run("q", model=Model("m", base_url=server.base_url), tools=tools())
@@ -97,7 +106,12 @@ def test_what_lasts_is_raised_at_once(run: Runner, play: Any, status: int | None
     assert caught.value.status == status
 
 
-NO_REPLIES = {"a page": b"<html>Welcome</html>", "nothing": b"", "half": b'{"choices"', "no object": b"[]"}
+NO_REPLIES = {
+    "a page": b"<html>Welcome</html>",
+    "nothing": b"",
+    "half": b'{"choices"',
+    "no object": b"[]",
+}
 
 
 @pytest.mark.parametrize("body", NO_REPLIES.values(), ids=NO_REPLIES)
@@ -117,7 +131,9 @@ ODD_TEXTS: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize(("body", "text"), ODD_TEXTS.values(), ids=ODD_TEXTS)
-def test_one_odd_character_does_not_lose_the_reply(run: Runner, body: bytes, text: str) -> None:
+def test_one_odd_character_does_not_lose_the_reply(
+    run: Runner, body: bytes, text: str
+) -> None:
     with ChatServer(Raw(body), "done") as server:
         model = Model("m", base_url=server.base_url)
         result = run("q", model=model, tools=tools())
@@ -129,7 +145,10 @@ def test_what_json_does_not_know_is_not_sent_back(run: Runner) -> None:
     odd = b'{"choices": [{"message": {"content": null, "score": NaN, "tool_calls": [{"id": "c1", "type": "function", '
     odd += b'"function": {"name": "clock", "arguments": "{}"}}]}}]}'
     with ChatServer(Raw(odd), "done") as server:
-        assert run("q", model=Model("m", base_url=server.base_url), tools=tools()).text == "done"
+        assert (
+            run("q", model=Model("m", base_url=server.base_url), tools=tools()).text
+            == "done"
+        )
 
 
 def test_retry_after_is_a_promise_to_keep(run: Runner) -> None:
@@ -151,7 +170,9 @@ def test_retry_after_in_milliseconds(run: Runner) -> None:
 def test_a_retry_after_that_says_nothing_does_no_harm(value: str) -> None:
     with ChatServer(Fault(503, headers={"retry-after": value}), "done") as server:
         model = Model("m", base_url=server.base_url)
-        assert toolkit.run_agent_with_tools("q", model=model, tools=tools()).text == "done"
+        assert (
+            toolkit.run_agent_with_tools("q", model=model, tools=tools()).text == "done"
+        )
         assert waits(server)[0] < 5
 
 
@@ -159,7 +180,11 @@ def test_a_retry_after_that_says_nothing_does_no_harm(value: str) -> None:
 def test_retries_are_counted(run: Runner, retries: int) -> None:
     with ChatServer(*[Fault(500, headers=SOON)] * (retries + 1)) as server:
         with pytest.raises(ModelError) as caught:
-            run("q", model=Model("m", base_url=server.base_url, retries=retries), tools=tools())
+            run(
+                "q",
+                model=Model("m", base_url=server.base_url, retries=retries),
+                tools=tools(),
+            )
         assert len(server.requests) == retries + 1
     assert caught.value.status == 500
 
@@ -172,7 +197,9 @@ def test_retries_belong_to_the_request_and_no_tool_runs_twice(run: Runner) -> No
         charged.append(1)
         return "charged"
 
-    with ChatServer(answer(None, call("charge")), *[Fault(500, headers=SOON)] * 2, "done") as server:
+    with ChatServer(
+        answer(None, call("charge")), *[Fault(500, headers=SOON)] * 2, "done"
+    ) as server:
         result = run("q", model=Model("m", base_url=server.base_url), tools=[charge])
         assert len(server.requests) == 4
     assert (result.text, result.run.turns, charged) == ("done", 2, [1])
@@ -190,7 +217,11 @@ def test_a_failed_run_is_attached_and_goes_on(run: Runner) -> None:
         with pytest.raises(ModelError) as caught:
             run("q", model=model, tools=[charge])
         left = caught.value.run
-        assert [message.role for message in left.messages] == ["user", "assistant", "tool"]
+        assert [message.role for message in left.messages] == [
+            "user",
+            "assistant",
+            "tool",
+        ]
         assert toolkit.resume(left, model=model, tools=[charge]).text == "done"
         assert run("and?", model=model, tools=[charge], history=left).text == "well"
     assert ran == [1]
@@ -208,8 +239,16 @@ def test_a_server_that_is_not_there(run: Runner) -> None:
 
 def test_a_timeout_of_the_request(run: Runner) -> None:
     started = time.monotonic()
-    with ChatServer(Slow(30, "late")) as server, pytest.raises(ModelError, match="could not be reached"):
-        run("q", model=Model("m", base_url=server.base_url, retries=0), tools=tools(), timeout=0.2)
+    with (
+        ChatServer(Slow(30, "late")) as server,
+        pytest.raises(ModelError, match="could not be reached"),
+    ):
+        run(
+            "q",
+            model=Model("m", base_url=server.base_url, retries=0),
+            tools=tools(),
+            timeout=0.2,
+        )
     assert time.monotonic() - started < 5
 
 
@@ -220,7 +259,13 @@ def test_what_belongs_to_the_transport_and_what_to_the_body(run: Runner) -> None
     with ChatServer("done") as server:
         run(
             "q",
-            model=Model("m", base_url=server.base_url, api_key="secret", temperature=0, top_p=0.5),
+            model=Model(
+                "m",
+                base_url=server.base_url,
+                api_key="secret",
+                temperature=0,
+                top_p=0.5,
+            ),
             tools=tools(),
             temperature=1,
             extra_body={"top_k": 3},
@@ -229,7 +274,9 @@ def test_what_belongs_to_the_transport_and_what_to_the_body(run: Runner) -> None
             timeout=30,
         )
         (request,) = server.requests
-    assert {key: request.body[key] for key in request.body.keys() - {"messages", "tools"}} == {
+    assert {
+        key: request.body[key] for key in request.body.keys() - {"messages", "tools"}
+    } == {
         "model": "m",
         "temperature": 1,
         "top_p": 0.5,
@@ -243,17 +290,26 @@ def test_what_belongs_to_the_transport_and_what_to_the_body(run: Runner) -> None
 def test_strict_schemas_where_the_server_takes_them(run: Runner) -> None:
     with ChatServer("done", "done") as server:
         run("q", model=Model("m", base_url=server.base_url), tools=tools())
-        run("q", model=Model("m", base_url=server.base_url, info=ModelInfo(strict=True)), tools=tools())
+        run(
+            "q",
+            model=Model("m", base_url=server.base_url, info=ModelInfo(strict=True)),
+            tools=tools(),
+        )
         loose, strict = (body["tools"][0]["function"] for body in server.bodies)
     assert "strict" not in loose
     assert strict["strict"] is True
 
 
 AT_OPENAI = {"by default": {}, "by name": {"base_url": "https://api.openai.com/v1"}}
-ELSEWHERE = {"another": {"base_url": "http://127.0.0.1:1/v1"}, "alike": {"base_url": "https://api.openai.com.evil/v1"}}
+ELSEWHERE = {
+    "another": {"base_url": "http://127.0.0.1:1/v1"},
+    "alike": {"base_url": "https://api.openai.com.evil/v1"},
+}
 
 
-def test_only_openai_itself_is_known_to_be_strict(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_openai_itself_is_known_to_be_strict(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert all(Model("m", **given).info.strict for given in AT_OPENAI.values())
     assert not any(Model("m", **given).info.strict for given in ELSEWHERE.values())
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
@@ -266,12 +322,16 @@ def test_only_openai_itself_is_known_to_be_strict(monkeypatch: pytest.MonkeyPatc
 def test_a_name_keeps_its_client_and_its_connection() -> None:
     with ChatServer(*["done"] * 4) as server:
         for _ in range(2):
-            toolkit.run_agent_with_tools("q", model="m", base_url=server.base_url, tools=tools())
+            toolkit.run_agent_with_tools(
+                "q", model="m", base_url=server.base_url, tools=tools()
+            )
         assert server.connections == 1
 
         async def twice() -> None:
             for _ in range(2):
-                await toolkit.arun_agent_with_tools("q", model="m", base_url=server.base_url, tools=tools())
+                await toolkit.arun_agent_with_tools(
+                    "q", model="m", base_url=server.base_url, tools=tools()
+                )
 
         asyncio.run(twice())
         assert server.connections == 2
@@ -280,8 +340,13 @@ def test_a_name_keeps_its_client_and_its_connection() -> None:
 def test_another_key_is_another_client() -> None:
     with ChatServer("done", "done") as server:
         for key in ("one", "two"):
-            toolkit.run_agent_with_tools("q", model="m", base_url=server.base_url, api_key=key, tools=tools())
-        assert [request.headers["authorization"] for request in server.requests] == ["Bearer one", "Bearer two"]
+            toolkit.run_agent_with_tools(
+                "q", model="m", base_url=server.base_url, api_key=key, tools=tools()
+            )
+        assert [request.headers["authorization"] for request in server.requests] == [
+            "Bearer one",
+            "Bearer two",
+        ]
 
 
 def test_a_model_serves_one_loop_after_the_other() -> None:
@@ -297,7 +362,9 @@ def test_a_model_that_is_gone_leaves_no_connection() -> None:
     """Warnings are errors here, also that a socket was not closed."""
     for _ in range(3):
         with ChatServer(Fault(400)) as server, pytest.raises(ModelError):
-            toolkit.run_agent_with_tools("q", model=Model("m", base_url=server.base_url), tools=tools())
+            toolkit.run_agent_with_tools(
+                "q", model=Model("m", base_url=server.base_url), tools=tools()
+            )
         gc.collect()
 
 
@@ -311,7 +378,10 @@ def server() -> Iterator[ChatServer]:
 def check(run: Runner, server: ChatServer, client: Any, **options: Any) -> None:
     """The client is used, and still open afterwards."""
     result = run("q", model="m", client=client, tools=tools(), **options)
-    assert (result.text, [record.content for record in result.calls]) == ("done", ["noon UTC"])
+    assert (result.text, [record.content for record in result.calls]) == (
+        "done",
+        ["noon UTC"],
+    )
     assert len(server.requests) == 2
     assert server.connections == 1
 
@@ -322,7 +392,9 @@ def plain(server: ChatServer) -> Iterator[openai.OpenAI]:
         yield client
 
 
-def test_a_client_of_the_sdk(run: Runner, server: ChatServer, plain: openai.OpenAI) -> None:
+def test_a_client_of_the_sdk(
+    run: Runner, server: ChatServer, plain: openai.OpenAI
+) -> None:
     check(run, server, plain)
     assert server.requests[0].headers["authorization"] == "Bearer theirs"
     assert not plain.is_closed()
@@ -330,9 +402,14 @@ def test_a_client_of_the_sdk(run: Runner, server: ChatServer, plain: openai.Open
 
 def test_an_azure_client_keeps_its_address(run: Runner, server: ChatServer) -> None:
     endpoint = server.base_url.removesuffix("/v1")
-    with openai.AzureOpenAI(azure_endpoint=endpoint, api_key="k", api_version="2026-01-01") as client:
+    with openai.AzureOpenAI(
+        azure_endpoint=endpoint, api_key="k", api_version="2026-01-01"
+    ) as client:
         check(run, server, client)
-    assert server.requests[0].path == "/openai/deployments/m/chat/completions?api-version=2026-01-01"
+    assert (
+        server.requests[0].path
+        == "/openai/deployments/m/chat/completions?api-version=2026-01-01"
+    )
 
 
 def test_an_async_client_under_the_sync_driver(server: ChatServer) -> None:
@@ -344,7 +421,9 @@ def test_an_async_client_under_the_sync_driver(server: ChatServer) -> None:
 def test_an_async_client_under_the_async_driver(server: ChatServer) -> None:
     async def main() -> RunResult:
         async with openai.AsyncOpenAI(base_url=server.base_url, api_key="k") as client:
-            return await toolkit.arun_agent_with_tools("q", model="m", client=client, tools=tools())
+            return await toolkit.arun_agent_with_tools(
+                "q", model="m", client=client, tools=tools()
+            )
 
     assert asyncio.run(main()).text == "done"
 
@@ -388,7 +467,11 @@ class Proxy:
         return self.wrapped.__class__
 
     def __get__(self, owner: Any, kind: Any = None) -> Any:
-        return Proxy(self.wrapped.__get__(owner, kind), self.seen) if owner is not None else self
+        return (
+            Proxy(self.wrapped.__get__(owner, kind), self.seen)
+            if owner is not None
+            else self
+        )
 
     def __call__(self, *positional: Any, **named: Any) -> Any:
         self.seen.append("proxied")
@@ -404,9 +487,15 @@ def look_alike(create: Any, seen: list[str]) -> Any:
     return traced
 
 
-@pytest.mark.parametrize("wrap", [look_alike, Proxy], ids=["functools.wraps", "a proxy"])
+@pytest.mark.parametrize(
+    "wrap", [look_alike, Proxy], ids=["functools.wraps", "a proxy"]
+)
 def test_a_class_whose_method_is_wrapped_is_used_through_it(
-    run: Runner, server: ChatServer, plain: openai.OpenAI, monkeypatch: pytest.MonkeyPatch, wrap: Any
+    run: Runner,
+    server: ChatServer,
+    plain: openai.OpenAI,
+    monkeypatch: pytest.MonkeyPatch,
+    wrap: Any,
 ) -> None:
     """That is how tracers do it, for all clients of a program."""
     from openai.resources.chat.completions import Completions
@@ -418,7 +507,9 @@ def test_a_class_whose_method_is_wrapped_is_used_through_it(
 
 
 def fake(create: Any) -> Any:
-    return SimpleNamespace(chat=SimpleNamespace(completions=SimpleNamespace(create=create)))
+    return SimpleNamespace(
+        chat=SimpleNamespace(completions=SimpleNamespace(create=create))
+    )
 
 
 def script() -> Iterator[Any]:
@@ -450,7 +541,11 @@ def fakes(kind: str, seen: list[Any], note: Callable[[], Any] | None = None) -> 
         await asyncio.sleep(0)
         return create(**fields)
 
-    makers = {"sync": create, "async": acreate, "awaitable": lambda **fields: AwaitedLater(create(**fields))}
+    makers = {
+        "sync": create,
+        "async": acreate,
+        "awaitable": lambda **fields: AwaitedLater(create(**fields)),
+    }
     return fake(makers[kind])
 
 
@@ -458,11 +553,25 @@ def fakes(kind: str, seen: list[Any], note: Callable[[], Any] | None = None) -> 
 def test_a_fake_needs_nothing_but_create(run: Runner, kind: str) -> None:
     seen: list[Any] = []
     client = fakes(kind, seen)
-    result = run("q", model="m", client=client, tools=tools(), temperature=0, extra_body={"x": 1}, timeout=9)
-    assert (result.text, [record.content for record in result.calls]) == ("done", ["noon UTC"])
+    result = run(
+        "q",
+        model="m",
+        client=client,
+        tools=tools(),
+        temperature=0,
+        extra_body={"x": 1},
+        timeout=9,
+    )
+    assert (result.text, [record.content for record in result.calls]) == (
+        "done",
+        ["noon UTC"],
+    )
     assert (seen[0]["model"], seen[0]["temperature"]) == ("m", 0)
     assert (seen[0]["x"], seen[0]["timeout"]) == (1, 9)
-    assert seen[1]["messages"][1]["tool_calls"] == ASKS_CLOCK["choices"][0]["message"]["tool_calls"]
+    assert (
+        seen[1]["messages"][1]["tool_calls"]
+        == ASKS_CLOCK["choices"][0]["message"]["tool_calls"]
+    )
 
 
 user: contextvars.ContextVar[str] = contextvars.ContextVar("user", default="nobody")
@@ -492,7 +601,9 @@ def test_what_a_fake_raises_passes_with_the_run_attached(run: Runner) -> None:
 # Which model
 
 
-def test_nothing_configured_names_the_three_ways_out(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_configured_names_the_three_ways_out(
+    run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("toolkit.local.is_installed", lambda: False)
     with pytest.raises(ModelError) as caught:
         run("q", tools=tools())
@@ -500,13 +611,19 @@ def test_nothing_configured_names_the_three_ways_out(run: Runner, monkeypatch: p
         assert way in str(caught.value)
 
 
-def test_nothing_configured_takes_the_embedded_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_configured_takes_the_embedded_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("toolkit.local.is_installed", lambda: True)
     assert type(find_model(None)).__name__ == "LocalModel"
 
 
-@pytest.mark.parametrize("key", ["k", None], ids=["a key", "a server that wants no key"])
-def test_the_environment_names_the_model(run: Runner, key: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "key", ["k", None], ids=["a key", "a server that wants no key"]
+)
+def test_the_environment_names_the_model(
+    run: Runner, key: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with ChatServer("done") as server:
         monkeypatch.setenv("TOOLKIT_MODEL", "theirs")
         if key:
@@ -516,7 +633,9 @@ def test_the_environment_names_the_model(run: Runner, key: str | None, monkeypat
         assert server.bodies[0]["model"] == "theirs"
 
 
-def test_a_key_alone_takes_openais_model(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_alone_takes_openais_model(
+    run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with ChatServer("done") as server:
         monkeypatch.setenv("OPENAI_API_KEY", "k")
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
@@ -526,7 +645,10 @@ def test_a_key_alone_takes_openais_model(run: Runner, monkeypatch: pytest.Monkey
 
 
 def test_what_a_server_answered_is_told_once(run: Runner) -> None:
-    with ChatServer(Fault(400, "no such model")) as server, pytest.raises(ModelError, match="no such") as caught:
+    with (
+        ChatServer(Fault(400, "no such model")) as server,
+        pytest.raises(ModelError, match="no such") as caught,
+    ):
         run("q", model="m", base_url=server.base_url, tools=tools())
     assert str(caught.value).count("400") == 1
 
@@ -553,13 +675,21 @@ def test_a_server_without_a_model_name(run: Runner) -> None:
         run("q", base_url="http://127.0.0.1:1/v1", tools=tools())
 
 
-@pytest.mark.parametrize("model", [3, Model, object(), ["m"]], ids=["a number", "the class", "an object", "a list"])
+@pytest.mark.parametrize(
+    "model",
+    [3, Model, object(), ["m"]],
+    ids=["a number", "the class", "an object", "a list"],
+)
 def test_what_is_no_model_is_refused_at_once(run: Runner, model: Any) -> None:
     with pytest.raises(TypeError, match="model"):
         run("q", model=model, tools=tools())
 
 
-@pytest.mark.parametrize("given", [{"client": object()}, {"base_url": "http://x"}, {"api_key": "k"}], ids=str)
+@pytest.mark.parametrize(
+    "given",
+    [{"client": object()}, {"base_url": "http://x"}, {"api_key": "k"}],
+    ids="-".join,
+)
 def test_what_belongs_to_the_model_object(run: Runner, given: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"Model\("):
         run("q", model=ScriptedModel(["done"]), tools=tools(), **given)
@@ -587,7 +717,12 @@ def test_a_misspelled_parameter_is_told(run: Runner, typo: str, meant: str) -> N
     assert not model.requests
 
 
-MODEL_TYPOS = {"baseurl": "base_url", "apikey": "api_key", "api_keys": "api_key", "clients": "client"}
+MODEL_TYPOS = {
+    "baseurl": "base_url",
+    "apikey": "api_key",
+    "api_keys": "api_key",
+    "clients": "client",
+}
 
 
 @pytest.mark.parametrize(("typo", "meant"), MODEL_TYPOS.items(), ids=MODEL_TYPOS)
@@ -597,9 +732,19 @@ def test_a_misspelled_parameter_of_a_model_is_told(typo: str, meant: str) -> Non
 
 
 FIELDS = sorted(
-    inspect.signature(openai.OpenAI(api_key="k").chat.completions.create).parameters.keys()
+    inspect.signature(
+        openai.OpenAI(api_key="k").chat.completions.create
+    ).parameters.keys()
     - inspect.signature(toolkit.run_agent_with_tools).parameters.keys()
-    - {"messages", "stream", "stream_options", "functions", "function_call", "n", "store"}
+    - {
+        "messages",
+        "stream",
+        "stream_options",
+        "functions",
+        "function_call",
+        "n",
+        "store",
+    }
 )
 
 
@@ -610,12 +755,27 @@ def test_no_field_of_the_api_is_taken_for_a_typo(run: Runner) -> None:
 
 
 TAKEN = ["messages", "stream"]
-PROMISED = ["output_type", "retrieve", "mode", "on_text", "audit", "store", "run_id", "cancel"]
-STILL_TO_COME = [name for name in PROMISED if name not in inspect.signature(toolkit.run_agent_with_tools).parameters]
+PROMISED = [
+    "output_type",
+    "retrieve",
+    "mode",
+    "on_text",
+    "audit",
+    "store",
+    "run_id",
+    "cancel",
+]
+STILL_TO_COME = [
+    name
+    for name in PROMISED
+    if name not in inspect.signature(toolkit.run_agent_with_tools).parameters
+]
 
 
 @pytest.mark.parametrize("name", [*TAKEN, *STILL_TO_COME])
-def test_what_a_run_cannot_do_is_no_field_of_the_request(run: Runner, name: str) -> None:
+def test_what_a_run_cannot_do_is_no_field_of_the_request(
+    run: Runner, name: str
+) -> None:
     """`mode="plan"` would run everything, and `messages=` would take the conversation's place."""
     model = ScriptedModel(["done"])
     with pytest.raises(TypeError, match=name):
@@ -629,8 +789,14 @@ REPLIES: dict[str, tuple[Any, tuple[str, list[str]]]] = {
     "a text": ("so", ("so", [])),
     "an empty text": ("", ("", [])),
     "a call": (ToolCall("a", "clock"), ("", ["clock"])),
-    "calls": ([ToolCall("a", "clock"), ToolCall("b", "clock")], ("", ["clock", "clock"])),
-    "a message": (Message("assistant", "so", (ToolCall("a", "clock"),)), ("so", ["clock"])),
+    "calls": (
+        [ToolCall("a", "clock"), ToolCall("b", "clock")],
+        ("", ["clock", "clock"]),
+    ),
+    "a message": (
+        Message("assistant", "so", (ToolCall("a", "clock"),)),
+        ("so", ["clock"]),
+    ),
     "a reply": (Reply(Message("assistant", "so"), Usage(1, 2)), ("so", [])),
 }
 
@@ -663,12 +829,22 @@ def test_what_was_asked_is_recorded(run: Runner) -> None:
     assert [tool.name for tool in first.tools] == ["clock"]
     assert (first.tool_choice, second.tool_choice) == ("required", "auto")
     assert first.options == {"temperature": 0}
-    assert [message.role for message in second.messages] == ["user", "assistant", "tool"]
+    assert [message.role for message in second.messages] == [
+        "user",
+        "assistant",
+        "tool",
+    ]
 
 
 def test_a_scripted_exception_is_raised(run: Runner) -> None:
     with pytest.raises(ModelError, match="down") as caught:
-        run("q", model=ScriptedModel([ToolCall("a", "clock"), ModelError("down", status=503)]), tools=tools())
+        run(
+            "q",
+            model=ScriptedModel(
+                [ToolCall("a", "clock"), ModelError("down", status=503)]
+            ),
+            tools=tools(),
+        )
     assert len(caught.value.run.messages) == 3
 
 
@@ -678,7 +854,10 @@ def test_a_request_past_the_script_fails(run: Runner) -> None:
 
 
 def test_replies_left_over_fail() -> None:
-    with pytest.raises(AssertionError, match=r"1 replies are left.*never"), ScriptedModel(["done", "never"]) as model:
+    with (
+        pytest.raises(AssertionError, match=r"1 replies are left.*never"),
+        ScriptedModel(["done", "never"]) as model,
+    ):
         toolkit.run_agent_with_tools("q", model=model, tools=tools())
 
 
@@ -700,15 +879,29 @@ def test_a_server_that_refuses_null_gets_an_empty_text(run: Runner) -> None:
 
 
 def test_refusing_null_does_no_harm_on_a_wire_that_sends_none(run: Runner) -> None:
-    said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "nine"}]}
-    client = SimpleNamespace(responses=SimpleNamespace(create=lambda **_: {"status": "completed", "output": [said]}))
-    model = Model("m", wire="responses", client=client, info=ModelInfo(null_content=False))
+    said = {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "nine"}],
+    }
+    client = SimpleNamespace(
+        responses=SimpleNamespace(
+            create=lambda **_: {"status": "completed", "output": [said]}
+        )
+    )
+    model = Model(
+        "m", wire="responses", client=client, info=ModelInfo(null_content=False)
+    )
     assert str(run("q", model=model, tools=[])) == "nine"
 
 
-def test_one_call_at_a_time_is_asked_for_where_a_model_makes_no_more(run: Runner) -> None:
+def test_one_call_at_a_time_is_asked_for_where_a_model_makes_no_more(
+    run: Runner,
+) -> None:
     with ChatServer("done", "done") as server:
-        model = Model("m", base_url=server.base_url, info=ModelInfo(parallel_calls=False))
+        model = Model(
+            "m", base_url=server.base_url, info=ModelInfo(parallel_calls=False)
+        )
         run("q", model=model, tools=tools())
         run("q", model=model, tools=[])
     assert [body.get("parallel_tool_calls") for body in server.bodies] == [False, None]

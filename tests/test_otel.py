@@ -62,7 +62,9 @@ class Traced:
         self.provider = TracerProvider()
         self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
         meters = MeterProvider([self.reader])
-        self.sink = Tracing(tracer_provider=self.provider, meter_provider=meters, **options)
+        self.sink = Tracing(
+            tracer_provider=self.provider, meter_provider=meters, **options
+        )
         self.tracer = self.provider.get_tracer("the user's own")
 
     @property
@@ -70,7 +72,10 @@ class Traced:
         return self.exporter.get_finished_spans()
 
     def named(self, name: str) -> list[ReadableSpan]:
-        return sorted((span for span in self.spans if span.name == name), key=lambda span: span.start_time or 0)
+        return sorted(
+            (span for span in self.spans if span.name == name),
+            key=lambda span: span.start_time or 0,
+        )
 
     def one(self, name: str) -> ReadableSpan:
         (span,) = self.named(name)
@@ -80,7 +85,11 @@ class Traced:
         """The names of the spans, each with those under it, in the order of their beginning."""
 
         def under(parent: int | None) -> list[Tree]:
-            below = [span for span in self.spans if (span.parent.span_id if span.parent else None) == parent]
+            below = [
+                span
+                for span in self.spans
+                if (span.parent.span_id if span.parent else None) == parent
+            ]
             below.sort(key=lambda span: span.start_time or 0)
             return [{span.name: under(span.context.span_id)} for span in below]
 
@@ -88,8 +97,16 @@ class Traced:
 
     def metrics(self) -> dict[str, list[Any]]:
         data = self.reader.get_metrics_data()
-        scopes = [scope for resource in (data.resource_metrics if data else ()) for scope in resource.scope_metrics]
-        return {metric.name: list(metric.data.data_points) for scope in scopes for metric in scope.metrics}
+        scopes = [
+            scope
+            for resource in (data.resource_metrics if data else ())
+            for scope in resource.scope_metrics
+        ]
+        return {
+            metric.name: list(metric.data.data_points)
+            for scope in scopes
+            for metric in scope.metrics
+        }
 
 
 @pytest.fixture
@@ -120,14 +137,36 @@ def double(number: int) -> int:
 
 
 def test_a_run_is_a_tree_of_spans(run: Runner, traced: Traced) -> None:
-    first = Reply(Message("assistant", "", (call("c", "double", number=4),)), Usage(7, 5, 3, 2))
-    run("q", model=ScriptedModel([first, "8"]), tools=[double], on_event=traced.sink, run_id="r")
+    first = Reply(
+        Message("assistant", "", (call("c", "double", number=4),)), Usage(7, 5, 3, 2)
+    )
+    run(
+        "q",
+        model=ScriptedModel([first, "8"]),
+        tools=[double],
+        on_event=traced.sink,
+        run_id="r",
+    )
     assert traced.tree() == [
-        {"invoke_agent": [{"chat scripted": []}, {"execute_tool double": []}, {"chat scripted": []}]}
+        {
+            "invoke_agent": [
+                {"chat scripted": []},
+                {"execute_tool double": []},
+                {"chat scripted": []},
+            ]
+        }
     ]
-    common = {"gen_ai.provider.name": "scripted", "gen_ai.request.model": "scripted", "gen_ai.conversation.id": "r"}
+    common = {
+        "gen_ai.provider.name": "scripted",
+        "gen_ai.request.model": "scripted",
+        "gen_ai.conversation.id": "r",
+    }
     root, (asked, answered) = traced.one("invoke_agent"), traced.named("chat scripted")
-    assert attributes(root) == {"gen_ai.operation.name": "invoke_agent", **common, "toolkit.stop_reason": "answered"}
+    assert attributes(root) == {
+        "gen_ai.operation.name": "invoke_agent",
+        **common,
+        "toolkit.stop_reason": "answered",
+    }
     assert attributes(asked) == {
         "gen_ai.operation.name": "chat",
         **common,
@@ -138,7 +177,9 @@ def test_a_run_is_a_tree_of_spans(run: Runner, traced: Traced) -> None:
         "gen_ai.usage.reasoning.output_tokens": 2,
     }
     assert attributes(answered)["gen_ai.response.finish_reasons"] == ("stop",)
-    assert not [name for name in attributes(answered) if "usage" in name], "nothing was counted"
+    assert not [name for name in attributes(answered) if "usage" in name], (
+        "nothing was counted"
+    )
     assert attributes(traced.one("execute_tool double")) == {
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": "double",
@@ -148,19 +189,32 @@ def test_a_run_is_a_tree_of_spans(run: Runner, traced: Traced) -> None:
         "toolkit.status": "ok",
     }
     kinds = {span.name.split()[0]: span.kind for span in traced.spans}
-    assert kinds == {"invoke_agent": SpanKind.INTERNAL, "chat": SpanKind.CLIENT, "execute_tool": SpanKind.INTERNAL}
+    assert kinds == {
+        "invoke_agent": SpanKind.INTERNAL,
+        "chat": SpanKind.CLIENT,
+        "execute_tool": SpanKind.INTERNAL,
+    }
     assert {span.status.status_code for span in traced.spans} == {StatusCode.UNSET}
 
 
 def test_a_span_lies_within_its_parent(run: Runner, traced: Traced) -> None:
     def nested(number: int) -> str:
-        return str(run_agent_with_tools("q", model=script(), tools=[double], on_event=traced.sink))
+        return str(
+            run_agent_with_tools(
+                "q", model=script(), tools=[double], on_event=traced.sink
+            )
+        )
 
     def script() -> ScriptedModel:
         return ScriptedModel([call("c", "double", number=4), "8"])
 
     calls = [call("c", "nested", number=1), call("d", "double", number=2)]
-    run("q", model=ScriptedModel([calls, "done"]), tools=[nested, double], on_event=traced.sink)
+    run(
+        "q",
+        model=ScriptedModel([calls, "done"]),
+        tools=[nested, double],
+        on_event=traced.sink,
+    )
     by_id = {span.context.span_id: span for span in traced.spans}
     assert len(by_id) == 9
     for span in traced.spans:
@@ -173,7 +227,9 @@ def test_a_span_lies_within_its_parent(run: Runner, traced: Traced) -> None:
 
 def test_each_of_several_calls_has_its_span(run: Runner) -> None:
     traced = Traced(capture_content=True)
-    together = threading.Barrier(3)  # each waits for the others, so they overlap or the test fails
+    together = threading.Barrier(
+        3
+    )  # each waits for the others, so they overlap or the test fails
 
     def meet(number: int) -> int:
         together.wait(30)
@@ -182,12 +238,17 @@ def test_each_of_several_calls_has_its_span(run: Runner) -> None:
     calls = [call(f"c{number}", "meet", number=number) for number in range(3)]
     run("q", model=ScriptedModel([calls, "done"]), tools=[meet], on_event=traced.sink)
     spans = traced.named("execute_tool meet")
-    results = {attributes(s)["gen_ai.tool.call.id"]: attributes(s)["gen_ai.tool.call.result"] for s in spans}
+    results = {
+        attributes(s)["gen_ai.tool.call.id"]: attributes(s)["gen_ai.tool.call.result"]
+        for s in spans
+    }
     assert results == {"c0": "0", "c1": "1", "c2": "2"}
     assert max(times(span)[0] for span in spans) < min(times(span)[1] for span in spans)
 
 
-def test_calls_one_after_another_have_spans_one_after_another(run: Runner, traced: Traced) -> None:
+def test_calls_one_after_another_have_spans_one_after_another(
+    run: Runner, traced: Traced
+) -> None:
     def wait(number: int) -> int:
         threading.Event().wait(0.01)
         return number
@@ -197,45 +258,81 @@ def test_calls_one_after_another_have_spans_one_after_another(run: Runner, trace
     calls = [call(f"c{number}", "wait", number=number) for number in range(3)]
     run("q", model=ScriptedModel([calls, "done"]), tools=registry, on_event=traced.sink)
     spans = traced.named("execute_tool wait")
-    assert [attributes(span)["gen_ai.tool.call.id"] for span in spans] == ["c0", "c1", "c2"]
-    assert all(times(after)[0] - times(before)[0] >= 0.01e9 for before, after in itertools.pairwise(spans))
+    assert [attributes(span)["gen_ai.tool.call.id"] for span in spans] == [
+        "c0",
+        "c1",
+        "c2",
+    ]
+    assert all(
+        times(after)[0] - times(before)[0] >= 0.01e9
+        for before, after in itertools.pairwise(spans)
+    )
 
 
-@pytest.mark.parametrize("kind", ["plain", "async", "without timeout", "async without timeout"])
-def test_what_a_tool_traces_itself_hangs_under_its_call(run: Runner, traced: Traced, kind: str) -> None:
+@pytest.mark.parametrize(
+    "kind", ["plain", "async", "without timeout", "async without timeout"]
+)
+def test_what_a_tool_traces_itself_hangs_under_its_call(
+    run: Runner, traced: Traced, kind: str
+) -> None:
     def work(number: int) -> str:
         with traced.tracer.start_as_current_span(f"work {number}"):
-            return str(run_agent_with_tools("q", model=ScriptedModel(["inner"]), tools=(), on_event=traced.sink))
+            return str(
+                run_agent_with_tools(
+                    "q", model=ScriptedModel(["inner"]), tools=(), on_event=traced.sink
+                )
+            )
 
     async def work_async(number: int) -> str:
         with traced.tracer.start_as_current_span(f"work {number}"):
             await asyncio.sleep(0)
             model = ScriptedModel(["inner"])
-            return str(await arun_agent_with_tools("q", model=model, tools=(), on_event=traced.sink))
+            return str(
+                await arun_agent_with_tools(
+                    "q", model=model, tools=(), on_event=traced.sink
+                )
+            )
 
     registry = ToolRegistry()
     timeout = {"timeout": None} if "without" in kind else {}
-    registry.register_tool(work_async if "async" in kind else work, name="work", **timeout)
+    registry.register_tool(
+        work_async if "async" in kind else work, name="work", **timeout
+    )
     inner = {"invoke_agent": [{"chat scripted": []}]}
-    for number in (1, 2):  # alone, a call without timeout runs on the caller's own thread
+    for number in (
+        1,
+        2,
+    ):  # alone, a call without timeout runs on the caller's own thread
         traced.exporter.clear()
         calls = [call(f"c{n}", "work", number=n) for n in range(number)]
         with traced.tracer.start_as_current_span("mine"):
-            run("q", model=ScriptedModel([calls, "done"]), tools=registry, on_event=traced.sink)
+            run(
+                "q",
+                model=ScriptedModel([calls, "done"]),
+                tools=registry,
+                on_event=traced.sink,
+            )
         (mine,) = traced.tree()
         (leg,) = mine["mine"]
         asked, *made, answered = leg["invoke_agent"]
         assert asked == answered == {"chat scripted": []}
         made.sort(key=str)
-        assert made == [{"execute_tool work": [{f"work {n}": [inner]}]} for n in range(number)]
+        assert made == [
+            {"execute_tool work": [{f"work {n}": [inner]}]} for n in range(number)
+        ]
 
 
-def test_what_a_model_traces_itself_hangs_under_its_request(run: Runner, traced: Traced) -> None:
+def test_what_a_model_traces_itself_hangs_under_its_request(
+    run: Runner, traced: Traced
+) -> None:
     def reply(request: Any) -> str:
         with traced.tracer.start_as_current_span("POST"):
             return "done"
 
-    for options in ({}, {"cancel": threading.Event()}):  # with a flag the request is made in a thread of its own
+    for options in (
+        {},
+        {"cancel": threading.Event()},
+    ):  # with a flag the request is made in a thread of its own
         traced.exporter.clear()
         run("q", model=ScriptedModel(reply), tools=(), on_event=traced.sink, **options)
         assert traced.tree() == [{"invoke_agent": [{"chat scripted": [{"POST": []}]}]}]
@@ -244,9 +341,16 @@ def test_what_a_model_traces_itself_hangs_under_its_request(run: Runner, traced:
 def test_the_context_of_the_caller_is_as_before(traced: Traced) -> None:
     with traced.tracer.start_as_current_span("mine") as mine:
         before = context.get_current()
-        run_agent_with_tools("q", model=ScriptedModel(["done"]), tools=(), on_event=traced.sink)
+        run_agent_with_tools(
+            "q", model=ScriptedModel(["done"]), tools=(), on_event=traced.sink
+        )
         with pytest.raises(ZeroDivisionError):
-            run_agent_with_tools("q", model=ScriptedModel([ZeroDivisionError()]), tools=(), on_event=traced.sink)
+            run_agent_with_tools(
+                "q",
+                model=ScriptedModel([ZeroDivisionError()]),
+                tools=(),
+                on_event=traced.sink,
+            )
         assert context.get_current() == before
         assert trace.get_current_span() is mine
 
@@ -255,15 +359,22 @@ def test_each_leg_of_a_paused_run_is_a_span(traced: Traced) -> None:
     registry = ToolRegistry()
     registry.register_tool(double, permission="sensitive")
     model = ScriptedModel([call("c", "double", number=4), "8"])
-    paused = run_agent_with_tools("q", model=model, tools=registry, on_event=traced.sink)
+    paused = run_agent_with_tools(
+        "q", model=model, tools=registry, on_event=traced.sink
+    )
     assert traced.tree() == [{"invoke_agent": [{"chat scripted": []}]}]
     resume(paused, {"c": "approve"}, model=model, tools=registry, on_event=traced.sink)
     second = {"invoke_agent": [{"execute_tool double": []}, {"chat scripted": []}]}
     assert traced.tree() == [{"invoke_agent": [{"chat scripted": []}]}, second]
     legs = [attributes(span) for span in traced.named("invoke_agent")]
-    assert [leg["toolkit.stop_reason"] for leg in legs] == ["awaiting_approval", "answered"]
+    assert [leg["toolkit.stop_reason"] for leg in legs] == [
+        "awaiting_approval",
+        "answered",
+    ]
     assert {leg["gen_ai.conversation.id"] for leg in legs} == {paused.run.id}
-    assert attributes(traced.one("execute_tool double"))["toolkit.approval"] == "approve"
+    assert (
+        attributes(traced.one("execute_tool double"))["toolkit.approval"] == "approve"
+    )
 
 
 # What goes wrong
@@ -296,29 +407,54 @@ FAILING.register_tool(hang, timeout=0.05)
         pytest.param("double", "{", "malformed", id="unreadable"),
     ],
 )
-def test_a_failed_call_is_an_error(run: Runner, name: str, given: Any, error: str) -> None:
+def test_a_failed_call_is_an_error(
+    run: Runner, name: str, given: Any, error: str
+) -> None:
     traced = Traced(capture_content=True)
-    bad = ToolCall("bad", name, raw=given) if isinstance(given, str) else ToolCall("bad", name, given)
+    bad = (
+        ToolCall("bad", name, raw=given)
+        if isinstance(given, str)
+        else ToolCall("bad", name, given)
+    )
     calls = [bad, call("good", "double", number=1)]
     options = {"approve": lambda call: "deny", "on_event": traced.sink}
     result = run("q", model=ScriptedModel([calls, "done"]), tools=FAILING, **options)
-    spans = {attributes(s)["gen_ai.tool.call.id"]: s for s in traced.spans if s.name.startswith("execute_tool")}
+    spans = {
+        attributes(s)["gen_ai.tool.call.id"]: s
+        for s in traced.spans
+        if s.name.startswith("execute_tool")
+    }
     assert set(spans) == {"bad", "good"}
     assert spans["bad"].name == f"execute_tool {name}"
     assert spans["bad"].status.status_code is StatusCode.ERROR
     assert attributes(spans["bad"])["error.type"] == error
-    assert attributes(spans["bad"])["gen_ai.tool.call.result"] == result.calls[0].content
-    assert attributes(spans["bad"])["gen_ai.tool.call.arguments"] == (given if given == "{" else json.dumps(given))
+    assert (
+        attributes(spans["bad"])["gen_ai.tool.call.result"] == result.calls[0].content
+    )
+    assert attributes(spans["bad"])["gen_ai.tool.call.arguments"] == (
+        given if given == "{" else json.dumps(given)
+    )
     assert spans["good"].status.status_code is StatusCode.UNSET
     assert "error.type" not in attributes(traced.one("invoke_agent"))
     points = traced.metrics()["gen_ai.execute_tool.duration"]
-    counted = {point.attributes["gen_ai.tool.name"]: point.attributes.get("error.type") for point in points}
-    assert counted == {"double": None, **({name: error} if error in ("failed", "timeout") else {})}, "those that ran"
+    counted = {
+        point.attributes["gen_ai.tool.name"]: point.attributes.get("error.type")
+        for point in points
+    }
+    assert counted == {
+        "double": None,
+        **({name: error} if error in ("failed", "timeout") else {}),
+    }, "those that ran"
 
 
 def test_a_model_that_fails_is_an_error(run: Runner, traced: Traced) -> None:
     with pytest.raises(ZeroDivisionError):
-        run("q", model=ScriptedModel([ZeroDivisionError(SECRET)]), tools=[double], on_event=traced.sink)
+        run(
+            "q",
+            model=ScriptedModel([ZeroDivisionError(SECRET)]),
+            tools=[double],
+            on_event=traced.sink,
+        )
     assert traced.tree() == [{"invoke_agent": [{"chat scripted": []}]}]
     for span in traced.spans:
         assert span.status.status_code is StatusCode.ERROR
@@ -343,7 +479,9 @@ def test_an_interrupted_run_ends_its_spans(run: Runner, traced: Traced) -> None:
     with pytest.raises(KeyboardInterrupt):
         run("q", model=ScriptedModel([calls]), tools=[stop, stay], on_event=traced.sink)
     errors = {span.name: attributes(span).get("error.type") for span in traced.spans}
-    stopped = dict.fromkeys(("execute_tool stop", "execute_tool stay", "invoke_agent"), "KeyboardInterrupt")
+    stopped = dict.fromkeys(
+        ("execute_tool stop", "execute_tool stay", "invoke_agent"), "KeyboardInterrupt"
+    )
     assert errors == {"chat scripted": None, **stopped}
 
 
@@ -357,7 +495,9 @@ def test_a_cancelled_task_ends_its_spans(traced: Traced) -> None:
 
         model = ScriptedModel([call("c", "stay", number=1)])
         running = asyncio.ensure_future(
-            arun_agent_with_tools("q", model=model, tools=[stay], on_event=traced.sink, run_id="r")
+            arun_agent_with_tools(
+                "q", model=model, tools=[stay], on_event=traced.sink, run_id="r"
+            )
         )
         await started.wait()
         running.cancel()
@@ -365,7 +505,9 @@ def test_a_cancelled_task_ends_its_spans(traced: Traced) -> None:
             await running
 
     asyncio.run(cancel_within())
-    assert traced.tree() == [{"invoke_agent": [{"chat scripted": []}, {"execute_tool stay": []}]}]
+    assert traced.tree() == [
+        {"invoke_agent": [{"chat scripted": []}, {"execute_tool stay": []}]}
+    ]
     for span in (traced.one("invoke_agent"), traced.one("execute_tool stay")):
         assert attributes(span)["error.type"] == "CancelledError"
 
@@ -385,12 +527,16 @@ def test_a_request_that_is_left_behind_ends(traced: Traced) -> None:
         return "late"
 
     flag = threading.Event()
-    run_agent_with_tools("q", model=ScriptedModel(reply), tools=(), on_event=traced.sink, cancel=flag)
+    run_agent_with_tools(
+        "q", model=ScriptedModel(reply), tools=(), on_event=traced.sink, cancel=flag
+    )
     assert attributes(traced.one("chat scripted"))["error.type"] == "cancelled"
     assert "error.type" not in attributes(traced.one("invoke_agent"))
 
 
-def test_a_refused_route_is_an_error_of_its_request(run: Runner, traced: Traced) -> None:
+def test_a_refused_route_is_an_error_of_its_request(
+    run: Runner, traced: Traced
+) -> None:
     from toolkit.errors import ToolsRefused
 
     script = [ToolsRefused("no tools here"), "done"]
@@ -415,8 +561,20 @@ class Broken(SpanProcessor):
             raise RuntimeError("the processor fails")
 
 
-@pytest.mark.parametrize("on", ["start", "end", "start chat", "end chat", "start execute_tool", "end execute_tool"])
-def test_what_fails_in_a_trace_breaks_no_run(run: Runner, traced: Traced, on: str, caplog: Any) -> None:
+@pytest.mark.parametrize(
+    "on",
+    [
+        "start",
+        "end",
+        "start chat",
+        "end chat",
+        "start execute_tool",
+        "end execute_tool",
+    ],
+)
+def test_what_fails_in_a_trace_breaks_no_run(
+    run: Runner, traced: Traced, on: str, caplog: Any
+) -> None:
     traced.provider.add_span_processor(Broken(on))
     before = context.get_current()
     model = ScriptedModel([call("c", "double", number=4), "8"])
@@ -436,10 +594,15 @@ class BrokenMeters(NoOpMeterProvider):
         return Broken("broken")
 
 
-def test_what_fails_in_a_metric_breaks_no_run_and_no_context(run: Runner, caplog: Any) -> None:
+def test_what_fails_in_a_metric_breaks_no_run_and_no_context(
+    run: Runner, caplog: Any
+) -> None:
     sink = Tracing(tracer_provider=TracerProvider(), meter_provider=BrokenMeters())
     before = context.get_current()
-    replies = [Reply(Message("assistant", "", (call("c", "look", number=4),)), Usage(7, 5)), "8"]
+    replies = [
+        Reply(Message("assistant", "", (call("c", "look", number=4),)), Usage(7, 5)),
+        "8",
+    ]
     seen: list[Any] = []
 
     def look(number: int) -> int:
@@ -447,7 +610,10 @@ def test_what_fails_in_a_metric_breaks_no_run_and_no_context(run: Runner, caplog
         return number
 
     with caplog.at_level(logging.CRITICAL):
-        assert str(run("q", model=ScriptedModel(replies), tools=[look], on_event=sink)) == "8"
+        assert (
+            str(run("q", model=ScriptedModel(replies), tools=[look], on_event=sink))
+            == "8"
+        )
     assert context.get_current() == before
     assert seen[0].name == "execute_tool look"
 
@@ -467,7 +633,10 @@ def test_a_lone_surrogate_reaches_no_exporter(run: Runner) -> None:
 def test_runs_in_threads_have_each_their_tree(traced: Traced) -> None:
     def one(number: int) -> None:
         run_agent_with_tools(
-            "q", model=ScriptedModel([call("c", "double", number=4), "8"]), tools=[double], on_event=traced.sink
+            "q",
+            model=ScriptedModel([call("c", "double", number=4), "8"]),
+            tools=[double],
+            on_event=traced.sink,
         )
 
     with ThreadPoolExecutor(50) as pool:
@@ -485,7 +654,9 @@ def test_runs_in_tasks_have_each_their_tree(traced: Traced) -> None:
 
     async def one(number: int) -> None:
         model = ScriptedModel([call("c", "double", number=4), "8"])
-        await arun_agent_with_tools("q", model=model, tools=registry, on_event=traced.sink)
+        await arun_agent_with_tools(
+            "q", model=model, tools=registry, on_event=traced.sink
+        )
 
     async def all_of_them() -> None:
         await asyncio.gather(*(one(number) for number in range(50)))
@@ -497,11 +668,23 @@ def test_runs_in_tasks_have_each_their_tree(traced: Traced) -> None:
 def assert_fifty_trees(traced: Traced) -> None:
     assert (
         traced.tree()
-        == [{"invoke_agent": [{"chat scripted": []}, {"execute_tool double": []}, {"chat scripted": []}]}] * 50
+        == [
+            {
+                "invoke_agent": [
+                    {"chat scripted": []},
+                    {"execute_tool double": []},
+                    {"chat scripted": []},
+                ]
+            }
+        ]
+        * 50
     )
     traces = Counter(span.context.trace_id for span in traced.spans)
     assert set(traces.values()) == {4}
-    ids = {span.context.trace_id: attributes(span)["gen_ai.conversation.id"] for span in traced.named("invoke_agent")}
+    ids = {
+        span.context.trace_id: attributes(span)["gen_ai.conversation.id"]
+        for span in traced.named("invoke_agent")
+    }
     assert len(ids) == len(set(ids.values())) == 50
     for span in traced.named("chat scripted"):
         assert attributes(span)["gen_ai.conversation.id"] == ids[span.context.trace_id]
@@ -516,11 +699,19 @@ def test_runs_of_one_id_at_once_are_kept_apart(traced: Traced) -> None:
 
     def one(number: int) -> None:
         model = ScriptedModel([call("c", "meet", number=number), "done"])
-        run_agent_with_tools("q", model=model, tools=[meet], on_event=traced.sink, run_id="same")
+        run_agent_with_tools(
+            "q", model=model, tools=[meet], on_event=traced.sink, run_id="same"
+        )
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(one, range(2)))
-    whole = {"invoke_agent": [{"chat scripted": []}, {"execute_tool meet": []}, {"chat scripted": []}]}
+    whole = {
+        "invoke_agent": [
+            {"chat scripted": []},
+            {"execute_tool meet": []},
+            {"chat scripted": []},
+        ]
+    }
     assert traced.tree() == [whole, whole]
 
 
@@ -563,7 +754,11 @@ def told(traced: Traced) -> str:
     ],
 )
 def test_content_is_for_who_asks(
-    run: Runner, asked: Any, environment: str | None, captured: bool, monkeypatch: pytest.MonkeyPatch
+    run: Runner,
+    asked: Any,
+    environment: str | None,
+    captured: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv(CAPTURE, raising=False)
     if environment is not None:
@@ -573,9 +768,25 @@ def test_content_is_for_who_asks(
     def repeat(text: str) -> str:
         return text
 
-    first = Reply(Message("assistant", SECRET, (call("c", "repeat", text=SECRET), call("d", SECRET, text=SECRET))))
-    run(SECRET, model=ScriptedModel([first, SECRET]), tools=[repeat], on_event=traced.sink, instructions=SECRET)
-    heard = told(traced).replace(f"execute_tool {SECRET}", "").replace(f'"gen_ai.tool.name": "{SECRET}"', "")
+    first = Reply(
+        Message(
+            "assistant",
+            SECRET,
+            (call("c", "repeat", text=SECRET), call("d", SECRET, text=SECRET)),
+        )
+    )
+    run(
+        SECRET,
+        model=ScriptedModel([first, SECRET]),
+        tools=[repeat],
+        on_event=traced.sink,
+        instructions=SECRET,
+    )
+    heard = (
+        told(traced)
+        .replace(f"execute_tool {SECRET}", "")
+        .replace(f'"gen_ai.tool.name": "{SECRET}"', "")
+    )
     assert (SECRET in heard) is captured
 
 
@@ -584,7 +795,13 @@ def test_content_has_the_form_of_the_conventions(run: Runner) -> None:
     calls = (call("c", "double", number=4), call("d", "double", number=5))
     first = Reply(Message("assistant", "so", calls))
     refused = Reply(Message("assistant", "no"), finish="refusal")
-    run("q", model=ScriptedModel([first, refused]), tools=[double], on_event=traced.sink, instructions="be brief")
+    run(
+        "q",
+        model=ScriptedModel([first, refused]),
+        tools=[double],
+        on_event=traced.sink,
+        instructions="be brief",
+    )
     asked, answered = map(attributes, traced.named("chat scripted"))
     begun = [
         {"role": "system", "parts": [{"type": "text", "content": "be brief"}]},
@@ -596,12 +813,24 @@ def test_content_has_the_form_of_the_conventions(run: Runner) -> None:
     ]
     said = {"role": "assistant", "parts": [{"type": "text", "content": "so"}, *made]}
     came = [
-        {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c", "response": "8"}]},
-        {"role": "tool", "parts": [{"type": "tool_call_response", "id": "d", "response": "10"}]},
+        {
+            "role": "tool",
+            "parts": [{"type": "tool_call_response", "id": "c", "response": "8"}],
+        },
+        {
+            "role": "tool",
+            "parts": [{"type": "tool_call_response", "id": "d", "response": "10"}],
+        },
     ]
-    last = {"role": "assistant", "parts": [{"type": "text", "content": "no"}], "finish_reason": "content_filter"}
+    last = {
+        "role": "assistant",
+        "parts": [{"type": "text", "content": "no"}],
+        "finish_reason": "content_filter",
+    }
     assert json.loads(asked["gen_ai.input.messages"]) == begun
-    assert json.loads(asked["gen_ai.output.messages"]) == [{**said, "finish_reason": "tool_call"}]
+    assert json.loads(asked["gen_ai.output.messages"]) == [
+        {**said, "finish_reason": "tool_call"}
+    ]
     assert json.loads(answered["gen_ai.input.messages"]) == [*begun, said, *came]
     assert json.loads(answered["gen_ai.output.messages"]) == [last]
     whole = attributes(traced.one("invoke_agent"))
@@ -615,8 +844,16 @@ def test_a_result_is_captured_whole(run: Runner) -> None:
     def write(number: int) -> str:
         return "long " * number
 
-    run("q", model=ScriptedModel([call("c", "write", number=900), "done"]), tools=[write], on_event=traced.sink)
-    assert attributes(traced.one("execute_tool write"))["gen_ai.tool.call.result"] == "long " * 900
+    run(
+        "q",
+        model=ScriptedModel([call("c", "write", number=900), "done"]),
+        tools=[write],
+        on_event=traced.sink,
+    )
+    assert (
+        attributes(traced.one("execute_tool write"))["gen_ai.tool.call.result"]
+        == "long " * 900
+    )
 
 
 def test_a_sink_behind_another_one_still_has_its_times(run: Runner) -> None:
@@ -640,7 +877,9 @@ def test_a_sink_behind_another_one_still_has_its_times(run: Runner) -> None:
 
 
 def test_tokens_and_durations_are_measured(run: Runner, traced: Traced) -> None:
-    first = Reply(Message("assistant", "", (call("c", "double", number=4),)), Usage(7, 5))
+    first = Reply(
+        Message("assistant", "", (call("c", "double", number=4),)), Usage(7, 5)
+    )
     run(
         "q",
         model=ScriptedModel([first, Reply(Message("assistant", "8"), Usage(10, 0))]),
@@ -650,8 +889,14 @@ def test_tokens_and_durations_are_measured(run: Runner, traced: Traced) -> None:
     points = traced.metrics()
     model = {"gen_ai.provider.name": "scripted", "gen_ai.request.model": "scripted"}
     asked = {"gen_ai.operation.name": "chat", **model}
-    tokens = {point.attributes["gen_ai.token.type"]: point for point in points["gen_ai.client.token.usage"]}
-    assert {kind: (point.count, point.sum) for kind, point in tokens.items()} == {"input": (2, 17), "output": (1, 5)}
+    tokens = {
+        point.attributes["gen_ai.token.type"]: point
+        for point in points["gen_ai.client.token.usage"]
+    }
+    assert {kind: (point.count, point.sum) for kind, point in tokens.items()} == {
+        "input": (2, 17),
+        "output": (1, 5),
+    }
     assert dict(tokens["input"].attributes) == {**asked, "gen_ai.token.type": "input"}
     assert tokens["input"].explicit_bounds[:4] == (1, 4, 16, 64)
     assert tokens["input"].explicit_bounds[-1] == 67108864
@@ -661,7 +906,9 @@ def test_tokens_and_durations_are_measured(run: Runner, traced: Traced) -> None:
         *(0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64),
         *(1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92),
     )
-    lasted = sum(times(span)[1] - times(span)[0] for span in traced.named("chat scripted"))
+    lasted = sum(
+        times(span)[1] - times(span)[0] for span in traced.named("chat scripted")
+    )
     assert duration.sum == pytest.approx(lasted / 1e9), "the same as its spans"
     (agent,) = points["gen_ai.invoke_agent.duration"]
     assert agent.explicit_bounds[0] == 0.1
@@ -681,7 +928,14 @@ def receiver() -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
     class Receiver(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            posted.append((self.path, gzip.decompress(body) if self.headers["Content-Encoding"] == "gzip" else body))
+            posted.append(
+                (
+                    self.path,
+                    gzip.decompress(body)
+                    if self.headers["Content-Encoding"] == "gzip"
+                    else body,
+                )
+            )
             self.send_response(200)
             self.send_header("Content-Type", "application/x-protobuf")
             self.send_header("Content-Length", "0")
@@ -697,21 +951,35 @@ def receiver() -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
         thread.join(10)
 
 
-def test_a_receiver_reads_the_tree(run: Runner, receiver: tuple[str, list[tuple[str, bytes]]]) -> None:
-    pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="sends to the receiver")
-    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+def test_a_receiver_reads_the_tree(
+    run: Runner, receiver: tuple[str, list[tuple[str, bytes]]]
+) -> None:
+    pytest.importorskip(
+        "opentelemetry.exporter.otlp.proto.http", reason="sends to the receiver"
+    )
+    from opentelemetry.exporter.otlp.proto.http.metric_exporter import (
+        OTLPMetricExporter,
+    )
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-    from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+    from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+        ExportMetricsServiceRequest,
+    )
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+        ExportTraceServiceRequest,
+    )
     from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
     address, posted = receiver
     tracers, meters = (
         TracerProvider(),
-        MeterProvider([PeriodicExportingMetricReader(OTLPMetricExporter(f"{address}/v1/metrics"))]),
+        MeterProvider(
+            [PeriodicExportingMetricReader(OTLPMetricExporter(f"{address}/v1/metrics"))]
+        ),
     )
-    tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(f"{address}/v1/traces")))
+    tracers.add_span_processor(
+        BatchSpanProcessor(OTLPSpanExporter(f"{address}/v1/traces"))
+    )
     sink = Tracing(tracer_provider=tracers, meter_provider=meters, capture_content=True)
     calls = [
         call("c", "double", number=4),
@@ -720,7 +988,9 @@ def test_a_receiver_reads_the_tree(run: Runner, receiver: tuple[str, list[tuple[
     ]
     run(
         "Größe?",
-        model=ScriptedModel([Reply(Message("assistant", "", tuple(calls)), Usage(7, 5)), "ok"]),
+        model=ScriptedModel(
+            [Reply(Message("assistant", "", tuple(calls)), Usage(7, 5)), "ok"]
+        ),
         tools=[double],
         on_event=sink,
     )
@@ -739,9 +1009,15 @@ def test_a_receiver_reads_the_tree(run: Runner, receiver: tuple[str, list[tuple[
     assert {span.parent_span_id for span in spans if span is not root} == {root.span_id}
     assert {span.trace_id for span in spans} == {root.trace_id}
     given = {a.key: a.value.string_value for a in root.attributes}
-    assert json.loads(given["gen_ai.input.messages"])[0]["parts"][0]["content"] == "Größe?"
+    assert (
+        json.loads(given["gen_ai.input.messages"])[0]["parts"][0]["content"] == "Größe?"
+    )
     codes = {
-        next(a.value.string_value for a in span.attributes if a.key == "gen_ai.tool.call.id"): span.status.code
+        next(
+            a.value.string_value
+            for a in span.attributes
+            if a.key == "gen_ai.tool.call.id"
+        ): span.status.code
         for span in spans
         if span.name == "execute_tool double"
     }
@@ -761,13 +1037,24 @@ def test_a_receiver_reads_the_tree(run: Runner, receiver: tuple[str, list[tuple[
 
 
 def test_without_a_receiver_a_run_goes_on(run: Runner, caplog: Any) -> None:
-    pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="has nobody to send to")
+    pytest.importorskip(
+        "opentelemetry.exporter.otlp.proto.http", reason="has nobody to send to"
+    )
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
     tracers = TracerProvider()
-    tracers.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter("http://127.0.0.1:9/v1/traces", timeout=0.2)))
+    tracers.add_span_processor(
+        SimpleSpanProcessor(
+            OTLPSpanExporter("http://127.0.0.1:9/v1/traces", timeout=0.2)
+        )
+    )
     with caplog.at_level(logging.CRITICAL):
-        result = run("q", model=ScriptedModel(["done"]), tools=(), on_event=Tracing(tracer_provider=tracers))
+        result = run(
+            "q",
+            model=ScriptedModel(["done"]),
+            tools=(),
+            on_event=Tracing(tracer_provider=tracers),
+        )
     assert str(result) == "done"
 
 
@@ -777,17 +1064,33 @@ def test_without_a_receiver_a_run_goes_on(run: Runner, caplog: Any) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        pytest.param({"tracer_provider": trace.NoOpTracer()}, "tracer_provider is a provider", id="a tracer"),
-        pytest.param({"meter_provider": NoOpMeter("m")}, "meter_provider is a provider", id="a meter"),
-        pytest.param({"capture_content": "NO_CONTENT"}, "capture_content='NO_CONTENT'", id="no flag"),
+        pytest.param(
+            {"tracer_provider": trace.NoOpTracer()},
+            "tracer_provider is a provider",
+            id="a tracer",
+        ),
+        pytest.param(
+            {"meter_provider": NoOpMeter("m")},
+            "meter_provider is a provider",
+            id="a meter",
+        ),
+        pytest.param(
+            {"capture_content": "NO_CONTENT"},
+            "capture_content='NO_CONTENT'",
+            id="no flag",
+        ),
     ],
 )
-def test_what_does_not_fit_is_refused_at_once(given: dict[str, Any], message: str) -> None:
+def test_what_does_not_fit_is_refused_at_once(
+    given: dict[str, Any], message: str
+) -> None:
     with pytest.raises(TypeError, match=message):
         Tracing(**given)
 
 
-def test_without_opentelemetry_the_import_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_opentelemetry_the_import_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delitem(sys.modules, "toolkit.otel")
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     with pytest.raises(ImportError, match=r"pip install 'toolkit-agent\[otel\]'"):
@@ -797,7 +1100,18 @@ def test_without_opentelemetry_the_import_says_what_to_install(monkeypatch: pyte
 def test_without_a_provider_nothing_happens(run: Runner) -> None:
     """OpenTelemetry's own default: no SDK is set up, so nothing is recorded."""
     model = ScriptedModel([call("c", "double", number=4), "8"])
-    assert str(run("q", model=model, tools=[double], on_event=Tracing(), limits=Limits(seconds=30))) == "8"
+    assert (
+        str(
+            run(
+                "q",
+                model=model,
+                tools=[double],
+                on_event=Tracing(),
+                limits=Limits(seconds=30),
+            )
+        )
+        == "8"
+    )
 
 
 def test_events_of_an_unknown_run_are_passed_over(traced: Traced) -> None:

@@ -44,7 +44,10 @@ def test_the_answer_has_the_type(run: Runner) -> None:
     with ScriptedModel([GOOD]) as model:
         result = run("q", model=model, tools=[], output_type=Bill)
     assert result.output == Bill(total=3, items=["tea"])
-    assert (result.stop_reason, str(result)) == ("answered", '{"total":3.0,"items":["tea"]}')
+    assert (result.stop_reason, str(result)) == (
+        "answered",
+        '{"total":3.0,"items":["tea"]}',
+    )
     assert model.requests[0].tool_choice == "final_answer"
     assert RunResult.from_json(result.to_json()).text == result.text
 
@@ -53,7 +56,10 @@ def test_tools_come_before_the_answer(run: Runner) -> None:
     def price(item: str) -> float:
         return 1.5
 
-    script = [ToolCall("p", "price", {"item": "tea"}), answer({"total": 1.5, "items": ["tea"]})]
+    script = [
+        ToolCall("p", "price", {"item": "tea"}),
+        answer({"total": 1.5, "items": ["tea"]}),
+    ]
     with ScriptedModel(script) as model:
         result = run("q", model=model, tools=[price], output_type=Bill)
     assert result.output.total == 1.5
@@ -72,7 +78,13 @@ def test_an_answer_in_words_is_asked_for_again(run: Runner) -> None:
         result = run("q", model=model, tools=[lambda_free], output_type=Bill)
     assert result.output == Bill(total=3, items=["tea"])
     assert model.requests[1].tool_choice == "final_answer"
-    assert [message.role for message in result.messages] == ["user", "assistant", "user", "assistant", "tool"]
+    assert [message.role for message in result.messages] == [
+        "user",
+        "assistant",
+        "user",
+        "assistant",
+        "tool",
+    ]
 
 
 def lambda_free() -> str:
@@ -84,7 +96,10 @@ def lambda_free() -> str:
     "script",
     [
         pytest.param(["no", "no", "no"], id="words"),
-        pytest.param([answer("no", "a"), answer("no", "b"), answer("no", "c")], id="wrong answers"),
+        pytest.param(
+            [answer("no", "a"), answer("no", "b"), answer("no", "c")],
+            id="wrong answers",
+        ),
     ],
 )
 def test_corrections_are_bounded(run: Runner, script: list[Any]) -> None:
@@ -95,9 +110,14 @@ def test_corrections_are_bounded(run: Runner, script: list[Any]) -> None:
 
 def test_the_last_turn_is_for_the_answer(run: Runner) -> None:
     with ScriptedModel([ToolCall("x", "lambda_free"), GOOD]) as model:
-        result = run("q", model=model, tools=[lambda_free], output_type=Bill, max_turns=2)
+        result = run(
+            "q", model=model, tools=[lambda_free], output_type=Bill, max_turns=2
+        )
     assert model.requests[1].tool_choice == "final_answer"
-    assert (result.stop_reason, result.output) == ("answered", Bill(total=3, items=["tea"]))
+    assert (result.stop_reason, result.output) == (
+        "answered",
+        Bill(total=3, items=["tea"]),
+    )
 
 
 def test_a_refusal_ends_it(run: Runner) -> None:
@@ -113,10 +133,15 @@ def test_a_tool_of_that_name_keeps_it(run: Runner) -> None:
     assert run("q", model=model, tools=[final_answer], output_type=int).output == 5
 
 
-@pytest.mark.parametrize(("kind", "sent", "value"), [(int, "3", 3), (list[int], [1, "2"], [1, 2]), (str, "so", "so")])
+@pytest.mark.parametrize(
+    ("kind", "sent", "value"),
+    [(int, "3", 3), (list[int], [1, "2"], [1, 2]), (str, "so", "so")],
+)
 def test_extract(kind: Any, sent: Any, value: Any) -> None:
     assert extract("q", kind, model=ScriptedModel([answer(sent)])) == value
-    assert asyncio.run(aextract("q", kind, model=ScriptedModel([answer(sent)]))) == value
+    assert (
+        asyncio.run(aextract("q", kind, model=ScriptedModel([answer(sent)]))) == value
+    )
 
 
 def test_extract_insists() -> None:
@@ -138,7 +163,13 @@ def look(key: int) -> str:
 def test_the_tools_move_into_the_prompt(run: Runner) -> None:
     events: list[Any] = []
     with ChatServer(NO_TOOLS, ASKED, "Final Answer: nine") as server:
-        result = run("q", model="m", base_url=server.base_url, tools=[look], on_event=events.append)
+        result = run(
+            "q",
+            model="m",
+            base_url=server.base_url,
+            tools=[look],
+            on_event=events.append,
+        )
     assert (result.text, result.run.route, result.run.turns) == ("nine", "prompted", 2)
     assert [call.content for call in result.calls] == ["seen 9"]
     assert [("tools" in body) for body in server.bodies] == [True, False, False]
@@ -179,23 +210,46 @@ def test_a_refused_field_is_no_refusal_of_tools(run: Runner, text: str) -> None:
 )
 def test_servers_refuse_tools_in_many_words(run: Runner, text: str) -> None:
     with ChatServer(Fault(400, text), "Final Answer: so") as server:
-        assert run("q", model="m", base_url=server.base_url, tools=[look]).run.route == "prompted"
+        assert (
+            run("q", model="m", base_url=server.base_url, tools=[look]).run.route
+            == "prompted"
+        )
 
 
 def test_the_answer_falls_under_no_limit(run: Runner) -> None:
     script = [ToolCall("x", "lambda_free"), GOOD]
-    result = run("q", model=ScriptedModel(script), tools=[lambda_free], output_type=Bill, limits=Limits(tool_calls=1))
-    assert (result.stop_reason, result.output) == ("answered", Bill(total=3, items=["tea"]))
+    result = run(
+        "q",
+        model=ScriptedModel(script),
+        tools=[lambda_free],
+        output_type=Bill,
+        limits=Limits(tool_calls=1),
+    )
+    assert (result.stop_reason, result.output) == (
+        "answered",
+        Bill(total=3, items=["tea"]),
+    )
 
 
 def test_a_complaint_is_no_answer(run: Runner) -> None:
-    result = run("q", model=ScriptedModel([answer("no", str(n)) for n in range(3)]), tools=[], output_type=Bill)
+    result = run(
+        "q",
+        model=ScriptedModel([answer("no", str(n)) for n in range(3)]),
+        tools=[],
+        output_type=Bill,
+    )
     assert result.text == ""
 
 
 def test_an_answer_that_cannot_be_given_is_refused_at_once(run: Runner) -> None:
     with pytest.raises(ValueError, match="tool_choice"):
-        run("q", model=ScriptedModel([]), tools=[look], output_type=int, tool_choice="none")
+        run(
+            "q",
+            model=ScriptedModel([]),
+            tools=[look],
+            output_type=int,
+            tool_choice="none",
+        )
 
 
 def test_a_typed_run_is_resumed_as_one() -> None:

@@ -15,10 +15,17 @@ from typing import Any
 import pytest
 
 import toolkit
-from toolkit import RunResult, ScriptedModel, ToolCall, ToolContext, ToolError, ToolRegistry
+from toolkit import (
+    RunResult,
+    ScriptedModel,
+    ToolCall,
+    ToolContext,
+    ToolError,
+    ToolRegistry,
+)
 from toolkit.audit import verify
 from toolkit.errors import ApprovalError, StoreError
-from toolkit.plan import Plan
+from toolkit.runs.plans import Plan
 from toolkit.store import SQLiteStore
 
 Runner = Callable[..., RunResult]
@@ -86,19 +93,32 @@ REPLIES: list[Any] = [
 DONE = ["put 2 1", "pay 3", "put_async 4 None"]
 
 
-def make_plan(world: World, run: Runner = toolkit.run_agent_with_tools, *replies: Any, **options: Any) -> RunResult:
+def make_plan(
+    world: World,
+    run: Runner = toolkit.run_agent_with_tools,
+    *replies: Any,
+    **options: Any,
+) -> RunResult:
     model = ScriptedModel(replies or REPLIES)
     return run("go", model=model, tools=world.registry, mode="plan", **options)
 
 
 def test_only_what_reads_is_run(run: Runner, world: World) -> None:
     asked: list[str] = []
-    result = make_plan(world, run, approve=lambda call: asked.append(call.id) or "approve")
+    result = make_plan(
+        world, run, approve=lambda call: asked.append(call.id) or "approve"
+    )
     assert (world.done, asked, result.stop_reason) == (["look 1"], [], "answered")
-    assert [call.content.split(":")[0].split(",")[0] for call in result.calls] == ["1", *["Planned"] * 3]
+    assert [call.content.split(":")[0].split(",")[0] for call in result.calls] == [
+        "1",
+        *["Planned"] * 3,
+    ]
     assert not any(call.is_error for call in result.calls)
     assert [call.id for call in result.plan.calls] == ["b", "c", "d"]
-    assert str(result.plan) == '1. put({"key":"2"})\n2. pay({"key":"3"})\n3. put_async({"key":"4"})'
+    assert (
+        str(result.plan)
+        == '1. put({"key":"2"})\n2. pay({"key":"3"})\n3. put_async({"key":"4"})'
+    )
 
 
 def test_a_plan_is_carried_out_once_and_in_order(run: Runner, world: World) -> None:
@@ -106,7 +126,11 @@ def test_a_plan_is_carried_out_once_and_in_order(run: Runner, world: World) -> N
     world.done.clear()
     results = plan.apply(plan.digest)
     assert world.done == DONE
-    assert [(result.call_id, result.content) for result in results] == [("b", "put 2"), ("c", "paid 3"), ("d", "put 4")]
+    assert [(result.call_id, result.content) for result in results] == [
+        ("b", "put 2"),
+        ("c", "paid 3"),
+        ("d", "put 4"),
+    ]
     for again in (plan, make_plan(world, run, run_id=plan.run.id).plan):
         with pytest.raises(ApprovalError, match=r"applied before\. Nothing was run"):
             again.apply()
@@ -119,54 +143,89 @@ def test_a_run_that_planned_nothing(run: Runner, world: World) -> None:
 
 
 def test_a_run_that_was_no_plan_has_none(run: Runner, world: World) -> None:
-    result = run("go", model=ScriptedModel([ask("put", key="1"), "ok"]), tools=world.registry)
+    result = run(
+        "go", model=ScriptedModel([ask("put", key="1"), "ok"]), tools=world.registry
+    )
     assert result.plan.calls == ()
 
 
 def test_after_a_failure_nothing_more_is_run(run: Runner, world: World) -> None:
     together = [ask("fail", "b", key="2"), ask("put", "c", key="3")]
-    results = make_plan(world, run, ask("put", "a", key="1"), together, ask("pay", key="4"), "ok").plan.apply()
-    assert world.done == ["put 1 1", "fail 2", "put 3 1"]  # the calls of one reply belong together
+    results = make_plan(
+        world, run, ask("put", "a", key="1"), together, ask("pay", key="4"), "ok"
+    ).plan.apply()
+    assert world.done == [
+        "put 1 1",
+        "fail 2",
+        "put 3 1",
+    ]  # the calls of one reply belong together
     assert [result.reason for result in results] == ["", "failed", "", "not_run"]
     assert results[-1].content == "Not run: a call before it in the plan failed."
 
 
-def test_arguments_are_carried_out_as_they_were_understood(run: Runner, world: World) -> None:
+def test_arguments_are_carried_out_as_they_were_understood(
+    run: Runner, world: World
+) -> None:
     """What the plan shows is what the tool gets: after mends, not before."""
-    replies = [ToolCall("a", "put", raw='{"arguments": {"key": "x", "times": null}}'), "ok"]
+    replies = [
+        ToolCall("a", "put", raw='{"arguments": {"key": "x", "times": null}}'),
+        "ok",
+    ]
     plan = make_plan(world, run, *replies).plan
     assert str(plan) == '1. put({"key":"x"})'
     loaded = RunResult.from_json(make_plan(world, run, *replies).to_json()).plan
     assert loaded.calls[0].arguments == {"key": "x"}
-    assert [result.content for result in loaded.apply(tools=world.registry)] == ["put x"]
+    assert [result.content for result in loaded.apply(tools=world.registry)] == [
+        "put x"
+    ]
     assert world.done == ["put x 1"]
     assert not plan.apply()[0].is_error
 
 
 def test_calls_that_could_not_run_are_not_planned(run: Runner, world: World) -> None:
-    replies = [[ask("put", "a", wrong=1), ask("nothing", "b"), ToolCall("c", "pay", raw="{"), ask("pay", "d", key="1")]]
+    replies = [
+        [
+            ask("put", "a", wrong=1),
+            ask("nothing", "b"),
+            ToolCall("c", "pay", raw="{"),
+            ask("pay", "d", key="1"),
+        ]
+    ]
     plan = make_plan(world, run, *replies, "ok").plan
     assert [call.id for call in plan.calls] == ["d"]
 
 
 @pytest.mark.parametrize("text", ["\ud800", 'a"b\n', "漢"], ids=ascii)
 def test_a_plan_can_be_shown(text: str, run: Runner, world: World) -> None:
-    plan = make_plan(world, run, ToolCall("a", "put", raw=json.dumps({"key": text})), "ok").plan
+    plan = make_plan(
+        world, run, ToolCall("a", "put", raw=json.dumps({"key": text})), "ok"
+    ).plan
     assert str(plan).startswith("1. put(")
     assert "\n" not in str(plan)
     assert str(plan).encode()
 
 
-def test_what_a_policy_denies_is_neither_run_nor_planned(run: Runner, world: World) -> None:
+def test_what_a_policy_denies_is_neither_run_nor_planned(
+    run: Runner, world: World
+) -> None:
     def policy(call: ToolCall) -> str:
         return "deny" if call.arguments["key"] == "secret" else "approve"
 
     policy.tiers = ("read", "write")  # type: ignore[attr-defined]
-    replies = [[ask("look", "a", key="secret"), ask("look", "b", key="1"), ask("put", "c", key="secret")], "ok"]
+    replies = [
+        [
+            ask("look", "a", key="secret"),
+            ask("look", "b", key="1"),
+            ask("put", "c", key="secret"),
+        ],
+        "ok",
+    ]
     replies[0].append(ask("put", "d", key="1"))  # type: ignore[union-attr]
     result = make_plan(world, run, *replies, approve=policy)
     assert world.done == ["look 1"]
-    assert [call.content.startswith("Not run: the user denied") for call in result.calls] == [True, False, True, False]
+    assert [
+        call.content.startswith("Not run: the user denied") for call in result.calls
+    ] == [True, False, True, False]
     assert [call.id for call in result.plan.calls] == ["d"]
 
 
@@ -175,14 +234,26 @@ def test_a_deferred_read_pauses_a_plan(run: Runner, world: World) -> None:
         return "defer"
 
     policy.tiers = ("read",)  # type: ignore[attr-defined]
-    paused = make_plan(world, run, [ask("look", "a", key="1"), ask("put", "b", key="2")], approve=policy)
+    paused = make_plan(
+        world,
+        run,
+        [ask("look", "a", key="1"), ask("put", "b", key="2")],
+        approve=policy,
+    )
     assert [call.id for call in paused.waiting] == ["a"]
     assert paused.plan.calls == ()
-    result = toolkit.resume(paused.to_json(), {"a": "approve"}, model=ScriptedModel(["ok"]), tools=world.registry)
+    result = toolkit.resume(
+        paused.to_json(),
+        {"a": "approve"},
+        model=ScriptedModel(["ok"]),
+        tools=world.registry,
+    )
     assert (world.done, [call.id for call in result.plan.calls]) == (["look 1"], ["b"])
 
 
-def test_a_conversation_goes_on_with_a_plan_of_its_own(run: Runner, world: World) -> None:
+def test_a_conversation_goes_on_with_a_plan_of_its_own(
+    run: Runner, world: World
+) -> None:
     """What an earlier plan held is not run a second time by a later one."""
     first = make_plan(world, run, ask("put", "a", key="1"), "ok")
     first.plan.apply()
@@ -208,7 +279,9 @@ def altered(result: RunResult, **changes: Any) -> RunResult:
     return RunResult.from_json(json.dumps(saved))
 
 
-def test_another_plan_than_the_approved_one_is_refused(run: Runner, world: World) -> None:
+def test_another_plan_than_the_approved_one_is_refused(
+    run: Runner, world: World
+) -> None:
     result = make_plan(world, run)
     other = altered(result, key="666").plan
     world.done.clear()
@@ -216,7 +289,9 @@ def test_another_plan_than_the_approved_one_is_refused(run: Runner, world: World
         with pytest.raises(ApprovalError, match=r"is another\. Nothing was run"):
             other.apply(approved, tools=world.registry)
     with pytest.raises(ApprovalError, match="is another"):
-        make_plan(world, run).plan.apply(result.plan.digest)  # equal calls, but of another run
+        make_plan(world, run).plan.apply(
+            result.plan.digest
+        )  # equal calls, but of another run
     assert [line for line in world.done if not line.startswith("look")] == []
     assert len(result.plan.apply(result.plan.digest)) == 3  # a refusal uses nothing up
 
@@ -232,7 +307,10 @@ def test_an_altered_plan_is_no_second_one(run: Runner, world: World) -> None:
 def test_tools_that_are_not_there(run: Runner, world: World) -> None:
     text = make_plan(world, run).to_json()
     plan = RunResult.from_json(text).plan
-    with pytest.raises(ApprovalError, match=r"calls \['pay', 'put', 'put_async'\], but tools= does not hold them"):
+    with pytest.raises(
+        ApprovalError,
+        match=r"calls \['pay', 'put', 'put_async'\], but tools= does not hold them",
+    ):
         plan.apply()  # the global registry
     with pytest.raises(ApprovalError, match=r"calls \['pay'\], but"):
         plan.apply(tools=world.registry.subset(tiers={"write"}))
@@ -251,7 +329,12 @@ def test_a_plan_that_was_broken_off_is_not_begun_again(run: Runner) -> None:
 
     registry = ToolRegistry()
     registry.register_tool(put)
-    plan = run("", model=ScriptedModel([ask("put", key="1"), "ok"]), tools=registry, mode="plan").plan
+    plan = run(
+        "",
+        model=ScriptedModel([ask("put", key="1"), "ok"]),
+        tools=registry,
+        mode="plan",
+    ).plan
     with pytest.raises(KeyboardInterrupt):
         plan.apply()
     with pytest.raises(ApprovalError, match="applied before"):
@@ -288,9 +371,14 @@ def test_with_a_store(run: Runner, world: World, store: SQLiteStore) -> None:
     for other in (altered(result, key="666"), make_plan(world, run)):
         with pytest.raises((ApprovalError, StoreError), match=r"went on|has no run"):
             other.plan.apply(tools=world.registry, store=store)
-    store.result(result.run.id).plan.apply(result.plan.digest, tools=world.registry, store=store)
+    store.result(result.run.id).plan.apply(
+        result.plan.digest, tools=world.registry, store=store
+    )
     assert [line for line in world.done if not line.startswith("look")] == DONE
-    assert (store.runs()[0].status, store.load(result.run.id).applied) == ("applied", True)
+    assert (store.runs()[0].status, store.load(result.run.id).applied) == (
+        "applied",
+        True,
+    )
     kept = store.result(result.run.id)
     assert kept.stop_reason == "answered"  # how the run came to its end is not lost
     with pytest.raises(ApprovalError, match="applied before"):
@@ -298,17 +386,30 @@ def test_with_a_store(run: Runner, world: World, store: SQLiteStore) -> None:
     store.close()
 
 
-def test_a_run_that_went_on_is_another_plan(run: Runner, world: World, store: SQLiteStore) -> None:
+def test_a_run_that_went_on_is_another_plan(
+    run: Runner, world: World, store: SQLiteStore
+) -> None:
     def policy(call: ToolCall) -> str:
         return "defer"
 
     policy.tiers = ("read",)  # type: ignore[attr-defined]
     replies = [ask("put", "a", key="1"), ask("look", "b", key="2")]
     paused = make_plan(world, run, *replies, approve=policy, store=store)
-    toolkit.resume(paused.run.id, {"b": "deny"}, model=ScriptedModel(["ok"]), tools=world.registry, store=store)
+    toolkit.resume(
+        paused.run.id,
+        {"b": "deny"},
+        model=ScriptedModel(["ok"]),
+        tools=world.registry,
+        store=store,
+    )
     with pytest.raises(ApprovalError, match="its run went on"):
         paused.plan.apply(store=store)
-    assert store.result(paused.run.id).plan.apply(tools=world.registry, store=store)[0].content == "put 1"
+    assert (
+        store.result(paused.run.id)
+        .plan.apply(tools=world.registry, store=store)[0]
+        .content
+        == "put 1"
+    )
     store.close()
 
 
@@ -335,17 +436,35 @@ except (ApprovalError, StoreError) as error:
 """
 
 
-def test_processes_that_apply_one_plan(world: World, store: SQLiteStore, tmp_path: Path) -> None:
-    make_plan(world, toolkit.run_agent_with_tools, ask("put", key="1"), "ok", store=store, run_id="r")
+def test_processes_that_apply_one_plan(
+    world: World, store: SQLiteStore, tmp_path: Path
+) -> None:
+    make_plan(
+        world,
+        toolkit.run_agent_with_tools,
+        ask("put", key="1"),
+        "ok",
+        store=store,
+        run_id="r",
+    )
     store.close()
     command = [sys.executable, "-c", _APPLY, str(store.path), str(tmp_path / "done")]
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "bufsize": 1}
+    pipes: dict[str, Any] = {
+        "stdin": subprocess.PIPE,
+        "stdout": subprocess.PIPE,
+        "text": True,
+        "bufsize": 1,
+    }
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     processes = [subprocess.Popen(command, env=environment, **pipes) for _ in range(3)]
-    assert [process.stdout.readline() for process in processes if process.stdout] == ["ready\n"] * 3
+    assert [process.stdout.readline() for process in processes if process.stdout] == [
+        "ready\n"
+    ] * 3
     said = [process.communicate("\n", timeout=30)[0] for process in processes]
     assert sum(line == "applied\n" for line in said) == 1, said
-    assert sum("applied before" in line or "being driven" in line for line in said) == 2, said
+    assert (
+        sum("applied before" in line or "being driven" in line for line in said) == 2
+    ), said
     assert (tmp_path / "done").read_text() == "1\n"
 
 
@@ -355,13 +474,24 @@ def test_a_plan_is_audited(run: Runner, world: World, tmp_path: Path) -> None:
     assert path.read_bytes() == b""  # nothing was done yet
     plan.apply(audit=path)
     lines = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [(line["kind"], line["tool_call_id"]) for line in lines[:2]] == [("intent", "b"), ("outcome", "b")]
-    assert {(line["decision"], line["by"]) for line in lines} == {("approve", "who approved the plan")}
+    assert [(line["kind"], line["tool_call_id"]) for line in lines[:2]] == [
+        ("intent", "b"),
+        ("outcome", "b"),
+    ]
+    assert {(line["decision"], line["by"]) for line in lines} == {
+        ("approve", "who approved the plan")
+    }
     assert {line["run_id"] for line in lines} == {plan.run.id}
-    assert (verify(path).is_intact, verify(path).lines, verify(path).unfinished) == (True, 6, ())
+    assert (verify(path).is_intact, verify(path).lines, verify(path).unfinished) == (
+        True,
+        6,
+        (),
+    )
 
 
-def test_what_cannot_be_audited_is_not_applied(run: Runner, world: World, tmp_path: Path) -> None:
+def test_what_cannot_be_audited_is_not_applied(
+    run: Runner, world: World, tmp_path: Path
+) -> None:
     plan = make_plan(world, run).plan
     world.done.clear()
     (tmp_path / "audit.jsonl").mkdir()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import jsonschema
@@ -14,9 +15,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from toolkit import Message, Model, ModelInfo, Reply, RunResult, Tool, ToolCall, ToolRegistry, ToolResult, Usage
+from helpers import encode as encode_for
+from toolkit import (
+    Message,
+    Model,
+    ModelInfo,
+    Reply,
+    RunResult,
+    Tool,
+    ToolCall,
+    ToolRegistry,
+    ToolResult,
+    Usage,
+)
 from toolkit.dialects import chat, prompted
 from toolkit.errors import MalformedReply
+from toolkit.tools.request import Request
 
 Runner = Callable[..., RunResult]
 
@@ -28,7 +42,10 @@ class Part(BaseModel):
     parts: list[Part] = []
 
 
-def weather(city: Annotated[str, Field(description="Name of\nthe city")], unit: Literal["C", "F"] = "C") -> str:
+def weather(
+    city: Annotated[str, Field(description="Name of\nthe city")],
+    unit: Literal["C", "F"] = "C",
+) -> str:
     """The weather in
     a city."""
     return f"5 °{unit} in {city}"
@@ -46,26 +63,42 @@ def build(part: Part, tags: list[str] | None = None) -> str:
 
 TOOLS = list(ToolRegistry([weather, now, build]).snapshot().values())
 ASKED = Message("user", "How warm is it in Köln?")
-LOOKED = Message("assistant", tool_calls=(ToolCall("a", "weather", {"city": "Köln"}, '{"city": "Köln"}'),))
+LOOKED = Message(
+    "assistant",
+    tool_calls=(ToolCall("a", "weather", {"city": "Köln"}, '{"city": "Köln"}'),),
+)
 SEEN = Message("tool", tool_results=(ToolResult("a", "5 °C"),))
 
 
-def encode(*messages: Message, tools: Sequence[Tool] = TOOLS, **options: Any) -> dict[str, Any]:
-    return prompted.encode(messages, tools, model="m", **options)
+def encode(
+    *messages: Message, tools: Sequence[Tool] = TOOLS, **options: Any
+) -> dict[str, Any]:
+    return encode_for(prompted, messages, tools, **options)
 
 
 def said(*messages: Message, **options: Any) -> list[tuple[str, str]]:
     """Roles and texts of a request, without the system text."""
     wire = encode(*messages, **options)["messages"]
-    assert all(message.keys() == {"role", "content"} and isinstance(message["content"], str) for message in wire)
+    assert all(
+        message.keys() == {"role", "content"} and isinstance(message["content"], str)
+        for message in wire
+    )
     roles = [message["role"] for message in wire if message["role"] != "system"]
     assert roles[0] == "user"
     assert all(first != second for first, second in itertools.pairwise(roles))
-    return [(message["role"], message["content"]) for message in wire if message["role"] != "system"]
+    return [
+        (message["role"], message["content"])
+        for message in wire
+        if message["role"] != "system"
+    ]
 
 
 def body(text: str | None, finish: str = "stop", **extra: Any) -> dict[str, Any]:
-    choice = {"index": 0, "message": {"role": "assistant", "content": text, **extra}, "finish_reason": finish}
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", "content": text, **extra},
+        "finish_reason": finish,
+    }
     return {"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 5}}
 
 
@@ -78,8 +111,13 @@ def read(text: str, finish: str = "stop") -> tuple[list[tuple[str, Any]], str]:
 def echoed(text: str) -> str:
     """What the model sees again of a reply of its own."""
     reply = prompted.decode(body(text)).message
-    calls = tuple(ToolCall(f"c{at}", call.name, {}, call.raw) for at, call in enumerate(reply.tool_calls))
-    results = Message("tool", tool_results=tuple(ToolResult(call.id, "seen") for call in calls))
+    calls = tuple(
+        ToolCall(f"c{at}", call.name, {}, call.raw)
+        for at, call in enumerate(reply.tool_calls)
+    )
+    results = Message(
+        "tool", tool_results=tuple(ToolResult(call.id, "seen") for call in calls)
+    )
     message = Message("assistant", reply.text, calls, opaque=reply.opaque)
     return said(ASKED, message, *([results] if calls else []))[1][1]
 
@@ -112,12 +150,24 @@ def echoed(text: str) -> str:
             ("weather", '{"city": "Oslo"}'),
             id="name in backticks",
         ),
-        pytest.param("Action：weather\nAction Input： Köln", ("weather", "Köln"), id="input in words, wide colons"),
-        pytest.param("Thought: so\nAction: now", ("now", ""), id="no input"),
-        pytest.param('{"action": "now", "action_input": {}}', ("now", "{}"), id="as one blob"),
-        pytest.param('{"action": "now", "action_input": {"a": "\\ud800"}}', ("now", '{"a": "�"}'), id="lone surrogate"),
         pytest.param(
-            "<think>\nAction: build\nHm.\n</think>\nAction: now\nAction Input: {}", ("now", "{}"), id="thought aloud"
+            "Action：weather\nAction Input： Köln",
+            ("weather", "Köln"),
+            id="input in words, wide colons",
+        ),
+        pytest.param("Thought: so\nAction: now", ("now", ""), id="no input"),
+        pytest.param(
+            '{"action": "now", "action_input": {}}', ("now", "{}"), id="as one blob"
+        ),
+        pytest.param(
+            '{"action": "now", "action_input": {"a": "\\ud800"}}',
+            ("now", '{"a": "�"}'),
+            id="lone surrogate",
+        ),
+        pytest.param(
+            "<think>\nAction: build\nHm.\n</think>\nAction: now\nAction Input: {}",
+            ("now", "{}"),
+            id="thought aloud",
         ),
         pytest.param(
             '{"tool": "weather", "arguments": {"city": "Köln", "n": 1.50}}',
@@ -135,7 +185,9 @@ def echoed(text: str) -> str:
             id="several in JSON",
         ),
         pytest.param(
-            """{"tool": "weather", "arguments": {'city': 1}}""", ("weather", "{'city': 1}}"), id="no JSON inside"
+            """{"tool": "weather", "arguments": {'city': 1}}""",
+            ("weather", "{'city': 1}}"),
+            id="no JSON inside",
         ),
     ],
 )
@@ -146,7 +198,10 @@ def test_calls(text: str, call: tuple[str, str]) -> None:
 @pytest.mark.parametrize(
     ("text", "answer"),
     [
-        pytest.param("Thought: I know\nFinal Answer: It is 5 °C.\nObservation: none", "It is 5 °C.\nObservation: none"),
+        pytest.param(
+            "Thought: I know\nFinal Answer: It is 5 °C.\nObservation: none",
+            "It is 5 °C.\nObservation: none",
+        ),
         pytest.param(
             'Final Answer: Write it like this:\n```\nAction: weather\nAction Input: {"city": "X"}\n```',
             'Write it like this:\n```\nAction: weather\nAction Input: {"city": "X"}\n```',
@@ -154,7 +209,10 @@ def test_calls(text: str, call: tuple[str, str]) -> None:
         pytest.param("Action: Finish[It is 5 °C]", "It is 5 °C"),
         pytest.param("It is 5 °C.", "It is 5 °C."),
         pytest.param("Thought: It must be 5 °C.", "It must be 5 °C."),
-        pytest.param("Thought: It must be 5 °C.\nObservation: 7 °C\nFinal Answer: 7", "It must be 5 °C."),
+        pytest.param(
+            "Thought: It must be 5 °C.\nObservation: 7 °C\nFinal Answer: 7",
+            "It must be 5 °C.",
+        ),
         pytest.param("<think>Final Answer: no</think>\nFinal Answer: yes", "yes"),
         pytest.param("<think>never ending", ""),
         pytest.param('{"answer": "It is\\n5 °C"}', "It is\n5 °C"),
@@ -172,9 +230,24 @@ def test_answers(text: str, answer: str) -> None:
 @pytest.mark.parametrize(
     ("text", "calls", "shown"),
     [
-        pytest.param('Action: weather\nAction Input: {"city": "Os', [("weather", '{"city": "Os')], "", id="input"),
-        pytest.param('{"tool": "weather", "arguments": {"ci', [("weather", '{"ci')], "", id="in JSON"),
-        pytest.param('{"tool": "now", "arguments": {"a": 1}', [("now", '{"a": 1}')], "", id="last brace"),
+        pytest.param(
+            'Action: weather\nAction Input: {"city": "Os',
+            [("weather", '{"city": "Os')],
+            "",
+            id="input",
+        ),
+        pytest.param(
+            '{"tool": "weather", "arguments": {"ci',
+            [("weather", '{"ci')],
+            "",
+            id="in JSON",
+        ),
+        pytest.param(
+            '{"tool": "now", "arguments": {"a": 1}',
+            [("now", '{"a": 1}')],
+            "",
+            id="last brace",
+        ),
         pytest.param('{"answer": "So:\\n\\"it', [], 'So:\n"it', id="answer in JSON"),
         pytest.param("Final Answer: It", [], "It", id="answer"),
     ],
@@ -205,18 +278,38 @@ def test_usage_refusals_and_what_is_no_reply() -> None:
             "Thought: a\nAction: now\nAction Input: {}",
             id="invented observation",
         ),
-        pytest.param("Thought: b\nObservation: 12\nFinal Answer: 12", "Thought: b", id="observation of nothing"),
-        pytest.param("<think>hm</think>\n**Action:** now", "**Action:** now", id="what was thought aloud"),
-        pytest.param("Action: Finish[5]\nObservation: done", "Final Answer: 5", id="observation behind the end"),
-        pytest.param("Thought: c\nFinal Answer: 5", "Thought: c\nFinal Answer: 5", id="answer"),
+        pytest.param(
+            "Thought: b\nObservation: 12\nFinal Answer: 12",
+            "Thought: b",
+            id="observation of nothing",
+        ),
+        pytest.param(
+            "<think>hm</think>\n**Action:** now",
+            "**Action:** now",
+            id="what was thought aloud",
+        ),
+        pytest.param(
+            "Action: Finish[5]\nObservation: done",
+            "Final Answer: 5",
+            id="observation behind the end",
+        ),
+        pytest.param(
+            "Thought: c\nFinal Answer: 5", "Thought: c\nFinal Answer: 5", id="answer"
+        ),
         pytest.param("Just text.", "Just text.", id="no label"),
         pytest.param(
             '```\n{"tool": "now", "arguments": {}}\n{"answer": "12"}\n```',
             '{"tool": "now", "arguments": {}}',
             id="JSON",
         ),
-        pytest.param('{"tool": "now", "arguments": {"a', '{"tool": "now", "arguments": {"a', id="cut JSON"),
-        pytest.param('{"answer": "12"} Observation', '{"answer": "12"}', id="answer in JSON"),
+        pytest.param(
+            '{"tool": "now", "arguments": {"a',
+            '{"tool": "now", "arguments": {"a',
+            id="cut JSON",
+        ),
+        pytest.param(
+            '{"answer": "12"} Observation', '{"answer": "12"}', id="answer in JSON"
+        ),
     ],
 )
 def test_own_text_goes_back_up_to_its_call_or_answer(text: str, again: str) -> None:
@@ -227,10 +320,16 @@ def test_calls_of_other_wires_are_told_one_by_one_in_the_form_of_the_request() -
     both = Message(
         "assistant",
         "I look.",
-        (ToolCall("a", "weather", {"city": "Köln"}, '{"city":"Köln"}'), ToolCall("b", "gone tool")),
+        (
+            ToolCall("a", "weather", {"city": "Köln"}, '{"city":"Köln"}'),
+            ToolCall("b", "gone tool"),
+        ),
         opaque={"chat": {"role": "assistant", "tool_calls": []}},
     )
-    seen = Message("tool", tool_results=(ToolResult("a", "5 °C"), ToolResult("b", "There is none.", True)))
+    seen = Message(
+        "tool",
+        tool_results=(ToolResult("a", "5 °C"), ToolResult("b", "There is none.", True)),
+    )
     conversation = (ASKED, both, seen, Message("user", "And now?"))
     assert said(*conversation) == [
         ("user", "How warm is it in Köln?"),
@@ -240,13 +339,23 @@ def test_calls_of_other_wires_are_told_one_by_one_in_the_form_of_the_request() -
         ("user", "Observation: There is none.\n\nAnd now?"),
     ]
     in_json = said(*conversation, structured=True)
-    assert in_json[1] == ("assistant", 'I look.\n{"tool": "weather", "arguments": {"city": "Köln"}}')
+    assert in_json[1] == (
+        "assistant",
+        'I look.\n{"tool": "weather", "arguments": {"city": "Köln"}}',
+    )
     assert in_json[3] == ("assistant", '{"tool": "gone_tool", "arguments": {}}')
 
 
 def test_own_text_whose_calls_are_others_by_now_is_not_echoed() -> None:
-    spread = Message("assistant", tool_calls=LOOKED.tool_calls, opaque={"prompted": "Final Answer: 5"})
-    assert said(ASKED, spread, SEEN)[1][1] == 'Action: weather\nAction Input: {"city": "Köln"}'
+    spread = Message(
+        "assistant",
+        tool_calls=LOOKED.tool_calls,
+        opaque={"prompted": "Final Answer: 5"},
+    )
+    assert (
+        said(ASKED, spread, SEEN)[1][1]
+        == 'Action: weather\nAction Input: {"city": "Köln"}'
+    )
 
 
 def test_user_and_assistant_take_turns() -> None:
@@ -274,7 +383,12 @@ Final Answer: the answer"""
 
 
 def test_request_of_text() -> None:
-    made = encode(Message("system", "Be brief."), ASKED, Message("system", "Be kind."), tools=TOOLS[:2])
+    made = encode(
+        Message("system", "Be brief."),
+        ASKED,
+        Message("system", "Be kind."),
+        tools=TOOLS[:2],
+    )
     assert made == {
         "model": "m",
         "messages": [
@@ -288,19 +402,33 @@ def test_request_of_text() -> None:
 @pytest.mark.parametrize("structured", [False, True])
 def test_the_manual_is_short(structured: bool) -> None:
     listed = sum(len(line) + 1 for line in MANUAL.splitlines() if line.startswith("- "))
-    manual = encode(ASKED, tools=TOOLS[:2], structured=structured)["messages"][0]["content"]
+    manual = encode(ASKED, tools=TOOLS[:2], structured=structured)["messages"][0][
+        "content"
+    ]
     assert (len(manual) - listed) / 4 < 50
 
 
 @pytest.mark.parametrize(
     ("schema", "brief"),
     [
-        pytest.param({"type": "array", "items": {"type": "integer"}}, "array of integer", id="array"),
         pytest.param(
-            {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None}, "string | null = null", id="any"
+            {"type": "array", "items": {"type": "integer"}},
+            "array of integer",
+            id="array",
         ),
-        pytest.param({"type": "integer", "minimum": 1}, '{"type": "integer", "minimum": 1}', id="bounds stay"),
-        pytest.param({"type": "object", "additionalProperties": True}, None, id="open map stays"),
+        pytest.param(
+            {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None},
+            "string | null = null",
+            id="any",
+        ),
+        pytest.param(
+            {"type": "integer", "minimum": 1},
+            '{"type": "integer", "minimum": 1}',
+            id="bounds stay",
+        ),
+        pytest.param(
+            {"type": "object", "additionalProperties": True}, None, id="open map stays"
+        ),
         pytest.param(True, "{}", id="anything"),
     ],
 )
@@ -316,10 +444,24 @@ def test_how_a_parameter_is_told(schema: Any, brief: str | None) -> None:
 @pytest.mark.parametrize(
     ("choice", "told", "untold"),
     [
-        pytest.param("auto", ["- weather", "- now", "Final Answer"], ["Now use one"], id="auto"),
-        pytest.param("required", ["- weather", "- now", "Now use one."], ["Final Answer"], id="required"),
-        pytest.param("now", ["- now", "Now use one."], ["- weather", "Final Answer"], id="one by its name"),
-        pytest.param("none", ["switched off", "Final Answer"], ["- weather", "Action"], id="none"),
+        pytest.param(
+            "auto", ["- weather", "- now", "Final Answer"], ["Now use one"], id="auto"
+        ),
+        pytest.param(
+            "required",
+            ["- weather", "- now", "Now use one."],
+            ["Final Answer"],
+            id="required",
+        ),
+        pytest.param(
+            "now",
+            ["- now", "Now use one."],
+            ["- weather", "Final Answer"],
+            id="one by its name",
+        ),
+        pytest.param(
+            "none", ["switched off", "Final Answer"], ["- weather", "Action"], id="none"
+        ),
     ],
 )
 def test_choice_in_text(choice: str, told: list[str], untold: list[str]) -> None:
@@ -330,16 +472,29 @@ def test_choice_in_text(choice: str, told: list[str], untold: list[str]) -> None
 
 CALL = {"tool": "weather", "arguments": {"city": "Köln", "unit": "F"}}
 TIME = {"tool": "now", "arguments": {}}
-NESTED = {"tool": "build", "arguments": {"part": {"number": "1", "parts": [{"number": "2", "parts": []}]}}}
+NESTED = {
+    "tool": "build",
+    "arguments": {"part": {"number": "1", "parts": [{"number": "2", "parts": []}]}},
+}
 ANSWER = {"answer": "5 °C"}
 
 
 @pytest.mark.parametrize(
     ("choice", "taken", "refused"),
     [
-        pytest.param("auto", [CALL, TIME, NESTED, ANSWER], [{}, {**CALL, "answer": ""}, {"answer": 5}], id="auto"),
+        pytest.param(
+            "auto",
+            [CALL, TIME, NESTED, ANSWER],
+            [{}, {**CALL, "answer": ""}, {"answer": 5}],
+            id="auto",
+        ),
         pytest.param("required", [CALL, TIME, NESTED], [ANSWER], id="required"),
-        pytest.param("now", [TIME], [CALL, ANSWER, {"tool": "now", "arguments": {"city": "Köln"}}], id="one"),
+        pytest.param(
+            "now",
+            [TIME],
+            [CALL, ANSWER, {"tool": "now", "arguments": {"city": "Köln"}}],
+            id="one",
+        ),
         pytest.param("none", [ANSWER], [CALL, TIME], id="none"),
         pytest.param("not shown", [ANSWER], [CALL], id="a tool that is not there"),
     ],
@@ -350,7 +505,11 @@ def test_choice_in_a_schema(choice: str, taken: list[Any], refused: list[Any]) -
     assert made["response_format"]["type"] == "json_schema"
     schema = made["response_format"]["json_schema"]["schema"]
     jsonschema.Draft202012Validator.check_schema(schema)
-    refused = [*refused, {"tool": "other", "arguments": {}}, {"tool": "build", "arguments": {"part": {"parts": [{}]}}}]
+    refused = [
+        *refused,
+        {"tool": "other", "arguments": {}},
+        {"tool": "build", "arguments": {"part": {"parts": [{}]}}},
+    ]
     fits = jsonschema.Draft202012Validator(schema).is_valid
     assert [one for one in taken if not fits(one)] == []
     assert [one for one in refused if fits(one)] == []
@@ -362,7 +521,9 @@ def test_what_the_schema_takes_is_read() -> None:
         assert (name, json.loads(raw), text) == (call["tool"], call["arguments"], "")
 
 
-@pytest.mark.parametrize(("given", "sent"), [("END", ["END"]), (["a", "b"], ["a", "b"]), (None, [])])
+@pytest.mark.parametrize(
+    ("given", "sent"), [("END", ["END"]), (["a", "b"], ["a", "b"]), (None, [])]
+)
 def test_fields_go_along(given: Any, sent: list[str]) -> None:
     options = {"stop": given, "temperature": 0, "parallel_tool_calls": False}
     made = encode(ASKED, options=options)
@@ -372,9 +533,15 @@ def test_fields_go_along(given: Any, sent: list[str]) -> None:
 
 
 def test_without_tools_it_is_plain_chat() -> None:
-    parts = {"role": "user", "content": [{"type": "text", "text": "What is this?"}, {"type": "image_url"}]}
-    messages = [Message("system", "Be brief."), Message("user", "What is this?", opaque={"chat": parts})]
-    assert encode(*messages, tools=()) == chat.encode(messages, (), model="m")
+    parts = {
+        "role": "user",
+        "content": [{"type": "text", "text": "What is this?"}, {"type": "image_url"}],
+    }
+    messages = [
+        Message("system", "Be brief."),
+        Message("user", "What is this?", opaque={"chat": parts}),
+    ]
+    assert encode(*messages, tools=()) == encode_for(chat, messages, ())
     assert said(ASKED, LOOKED, SEEN, tools=())[1:] == [
         ("assistant", 'Action: weather\nAction Input: {"city": "Köln"}'),
         ("user", "Observation: 5 °C"),
@@ -385,21 +552,38 @@ def test_without_tools_it_is_plain_chat() -> None:
 # Streams
 
 
-def streamed(text: str, size: int, finish: str | None = "stop") -> tuple[list[str], prompted.Assembly]:
+def streamed(
+    text: str, size: int, finish: str | None = "stop"
+) -> tuple[list[str], prompted.Assembly]:
     """What became visible with each chunk."""
     assembly = prompted.assembly(["weather", "now"])
-    pieces: list[Any] = [{"delta": {"content": text[at : at + size]}} for at in range(0, len(text), size)]
+    pieces: list[Any] = [
+        {"delta": {"content": text[at : at + size]}} for at in range(0, len(text), size)
+    ]
     chunks = [*pieces, *([{"delta": {}, "finish_reason": finish}] if finish else [])]
     shown = [assembly.add({"choices": [{"index": 0, **choice}]}) for choice in chunks]
-    return [*shown, assembly.add({"choices": [], "usage": {"prompt_tokens": 1}})], assembly
+    return [
+        *shown,
+        assembly.add({"choices": [], "usage": {"prompt_tokens": 1}}),
+    ], assembly
 
 
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        pytest.param("Thought: I know\nFinal Answer: It is 5.", ["It", " is", " 5."], id="behind a thought"),
-        pytest.param("Final Answer:\n\n It is 5. \n", ["It", " is", " 5."], id="at once"),
-        pytest.param("Thought: a\nb\nFinal Answer: It is 5.", ["It is 5."], id="long thoughts: at the end"),
+        pytest.param(
+            "Thought: I know\nFinal Answer: It is 5.",
+            ["It", " is", " 5."],
+            id="behind a thought",
+        ),
+        pytest.param(
+            "Final Answer:\n\n It is 5. \n", ["It", " is", " 5."], id="at once"
+        ),
+        pytest.param(
+            "Thought: a\nb\nFinal Answer: It is 5.",
+            ["It is 5."],
+            id="long thoughts: at the end",
+        ),
         pytest.param("It is 5.", ["It is 5."], id="unmarked: at the end"),
         pytest.param('{"answer": "It is 5."}', ["It is 5."], id="in JSON: at the end"),
         pytest.param("Thought: the\nAction: now\nFinal Answer: 5", [], id="a call"),
@@ -439,22 +623,37 @@ PIECES = [
     '{"answer": "',
     '{"tool": "now", "arguments": ',
 ]
-TEXTS = st.lists(st.sampled_from([*LABELS, *PIECES, "now", "Finish[x]"]) | st.text(max_size=8), max_size=9).map("".join)
+TEXTS = st.lists(
+    st.sampled_from([*LABELS, *PIECES, "now", "Finish[x]"]) | st.text(max_size=8),
+    max_size=9,
+).map("".join)
 
 
 @given(TEXTS, st.integers(1, 7), st.sampled_from(["stop", "length", "content_filter"]))
-def test_any_text_is_read_and_streams_to_the_same_reply(text: str, size: int, finish: str) -> None:
+def test_any_text_is_read_and_streams_to_the_same_reply(
+    text: str, size: int, finish: str
+) -> None:
     shown, assembly = streamed(text, size, finish)
-    whole, pieces = prompted.decode(body(text, finish)), prompted.decode(assembly.body())
+    whole, pieces = (
+        prompted.decode(body(text, finish)),
+        prompted.decode(assembly.body()),
+    )
     assert pieces.message == whole.message
     assert "".join(shown) == whole.message.text
     assert len(whole.message.tool_calls) <= 1
     assert not (whole.message.tool_calls and whole.message.text)
-    again = said(ASKED, *([whole.message] if not whole.message.tool_calls else []), ASKED)
+    again = said(
+        ASKED, *([whole.message] if not whole.message.tool_calls else []), ASKED
+    )
     assert len(again) in (1, 3)
 
 
-@given(st.recursive(st.none() | st.integers() | st.text(), lambda one: st.lists(one) | st.dictionaries(st.text(), one)))
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.text(),
+        lambda one: st.lists(one) | st.dictionaries(st.text(), one),
+    )
+)
 def test_any_body_is_a_reply_or_malformed(made: Any) -> None:
     for one in (made, {"choices": made}, {"choices": [{"message": made}]}, body(made)):
         with contextlib.suppress(MalformedReply):
@@ -463,7 +662,11 @@ def test_any_body_is_a_reply_or_malformed(made: Any) -> None:
 
 def test_deep_nesting_and_long_texts_are_bounded() -> None:
     deep = '{"a":' * 50_000
-    for text in (f"Action: now\nAction Input: {deep}", f'{{"tool": "now", "arguments": {deep}', "Thought: " * 20_000):
+    for text in (
+        f"Action: now\nAction Input: {deep}",
+        f'{{"tool": "now", "arguments": {deep}',
+        "Thought: " * 20_000,
+    ):
         assert len(read(text)[0]) == ("now" in text)
 
 
@@ -483,36 +686,41 @@ class Writer(Model):
         self.texts: Iterator[str] = iter(texts)
         self.bodies: list[dict[str, Any]] = []
 
-    def complete(
-        self,
-        messages: Sequence[Message],
-        tools: Sequence[Tool],
-        *,
-        tool_choice: str = "auto",
-        options: Mapping[str, Any] | None = None,
-        on_text: Callable[[str], None] | None = None,
-    ) -> Reply:
-        asked = prompted.encode(messages, tools, model="m", tool_choice=tool_choice, structured=self.structured)
+    def complete(self, request: Request) -> Reply:
+        info = ModelInfo(structured_output=self.structured)
+        asked = prompted.encode(replace(request, model="m", info=info))
         self.bodies.append(json.loads(json.dumps(asked)))
         return prompted.decode(json.loads(json.dumps(body(next(self.texts)))))
 
-    async def acomplete(self, messages: Sequence[Message], tools: Sequence[Tool], **asked: Any) -> Reply:
-        return self.complete(messages, tools, **asked)
+    async def acomplete(self, request: Request) -> Reply:
+        return self.complete(request)
 
 
 ACTS = (
     'Thought: I look.\nAction: weather\nAction Input: {"city": "Köln"}\nObservation: 30 °C\nFinal Answer: 30 °C',
     "Thought: I know.\nFinal Answer: It is 5 °C.",
 )
-REPLIES = ('{"tool": "weather", "arguments": {"city": "Köln"}}', '{"answer": "It is 5 °C."}')
+REPLIES = (
+    '{"tool": "weather", "arguments": {"city": "Köln"}}',
+    '{"answer": "It is 5 °C."}',
+)
 
 
-@pytest.mark.parametrize(("texts", "structured"), [(ACTS, False), (REPLIES, True)], ids=["text", "JSON"])
+@pytest.mark.parametrize(
+    ("texts", "structured"), [(ACTS, False), (REPLIES, True)], ids=["text", "JSON"]
+)
 def test_a_run(run: Runner, texts: Sequence[str], structured: bool) -> None:
     model = Writer(*texts, structured=structured)
-    result = run("How warm is it in Köln?", model=model, tools=[weather, now], instructions="Be brief.")
+    result = run(
+        "How warm is it in Köln?",
+        model=model,
+        tools=[weather, now],
+        instructions="Be brief.",
+    )
     assert (result.text, result.stop_reason) == ("It is 5 °C.", "answered")
-    assert [(call.name, dict(call.arguments)) for call in result.calls] == [("weather", {"city": "Köln"})]
+    assert [(call.name, dict(call.arguments)) for call in result.calls] == [
+        ("weather", {"city": "Köln"})
+    ]
     assert (result.run.usage.input_tokens, result.run.turns) == (18, 2)
     first, second = model.bodies
     assert second["messages"][:2] == first["messages"]
@@ -524,33 +732,68 @@ def test_a_run(run: Runner, texts: Sequence[str], structured: bool) -> None:
 
 
 def test_a_wrong_action_is_told_and_mended(run: Runner) -> None:
-    texts = ("Action: wether\nAction Input: {}", "Action: weather\nAction Input: in Köln", *ACTS)
+    texts = (
+        "Action: wether\nAction Input: {}",
+        "Action: weather\nAction Input: in Köln",
+        *ACTS,
+    )
     model = Writer(*texts)
     result = run("How warm is it?", model=model, tools=[weather])
     assert result.text == "It is 5 °C."
-    told = [message["content"] for message in model.bodies[-1]["messages"] if message["role"] == "user"]
-    assert told[1].startswith('Observation: There is no tool "wether". Did you mean weather?')
+    told = [
+        message["content"]
+        for message in model.bodies[-1]["messages"]
+        if message["role"] == "user"
+    ]
+    assert told[1].startswith(
+        'Observation: There is no tool "wether". Did you mean weather?'
+    )
     assert told[2].startswith("Observation: Invalid arguments for weather:")
 
 
 def test_in_the_last_turn_tools_are_off(run: Runner) -> None:
     model = Writer(*ACTS)
-    assert run("How warm is it?", model=model, tools=[weather], max_turns=2).text == "It is 5 °C."
-    assert model.bodies[1]["messages"][0]["content"].startswith("Tools are switched off now.")
+    assert (
+        run("How warm is it?", model=model, tools=[weather], max_turns=2).text
+        == "It is 5 °C."
+    )
+    assert model.bodies[1]["messages"][0]["content"].startswith(
+        "Tools are switched off now."
+    )
 
 
 def test_a_conversation_moves_between_wires(run: Runner) -> None:
     before = run("How warm is it in Köln?", model=Writer(*ACTS), tools=[weather])
-    wire = chat.encode(before.run.messages, TOOLS, model="m")["messages"]
-    assert [message["role"] for message in wire] == ["user", "assistant", "tool", "assistant"]
-    assert (wire[1]["tool_calls"][0]["function"], wire[2]["content"], wire[3]["content"]) == (
+    wire = encode_for(chat, before.run.messages, TOOLS)["messages"]
+    assert [message["role"] for message in wire] == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+    ]
+    assert (
+        wire[1]["tool_calls"][0]["function"],
+        wire[2]["content"],
+        wire[3]["content"],
+    ) == (
         {"name": "weather", "arguments": '{"city": "Köln"}'},
         "5 °C in Köln",
         "It is 5 °C.",
     )
     model = Writer("Final Answer: As I said.")
-    assert run("Sure?", model=model, tools=[weather], history=[dict(message) for message in wire]).text == "As I said."
-    assert [(message["role"], message["content"]) for message in model.bodies[0]["messages"][2:]] == [
+    assert (
+        run(
+            "Sure?",
+            model=model,
+            tools=[weather],
+            history=[dict(message) for message in wire],
+        ).text
+        == "As I said."
+    )
+    assert [
+        (message["role"], message["content"])
+        for message in model.bodies[0]["messages"][2:]
+    ] == [
         ("assistant", 'Action: weather\nAction Input: {"city": "Köln"}'),
         ("user", "Observation: 5 °C in Köln"),
         ("assistant", "It is 5 °C."),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolkit.ranking import Index, rank, words
+from toolkit.retrieval.ranking import Index, rank, words
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,17 @@ def names(text: str, tools: tuple[Entry, ...] = TOOLS) -> list[str]:
     ("text", "found"),
     [
         pytest.param("getHTTPStatus", ["http", "status"], id="humps"),
-        pytest.param("files.read_line-now", ["fil", "read", "lin", "now"], id="dots, underscores, hyphens"),
+        pytest.param(
+            "files.read_line-now",
+            ["fil", "read", "lin", "now"],
+            id="dots, underscores, hyphens",
+        ),
         pytest.param("3days in 2024", ["3", "day", "2024"], id="digits before letters"),
         pytest.param("Málaga naïve CAFÉS", ["malaga", "naiv", "caf"], id="accents"),
         pytest.param("where is the user", ["user"], id="stop words"),
-        pytest.param("天気予報", ["天気", "気予", "予報"], id="Chinese characters in pairs"),
+        pytest.param(
+            "天気予報", ["天気", "気予", "予報"], id="Chinese characters in pairs"
+        ),
         pytest.param("서울 날씨", ["서울", "날씨"], id="Korean"),
         pytest.param("がぎ", ["がぎ"], id="the marks of Japanese letters stay"),
         pytest.param("雨", ["雨"], id="a single character"),
@@ -71,7 +77,14 @@ def test_forms_of_a_word_are_equal(one: str, other: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other"), [("bus", "bush"), ("red", "reed"), ("sing", "song"), ("status", "state"), ("address", "add")]
+    ("one", "other"),
+    [
+        ("bus", "bush"),
+        ("red", "reed"),
+        ("sing", "song"),
+        ("status", "state"),
+        ("address", "add"),
+    ],
 )
 def test_other_words_stay_apart(one: str, other: str) -> None:
     assert list(words(one)) != list(words(other))
@@ -80,7 +93,11 @@ def test_other_words_stay_apart(one: str, other: str) -> None:
 @pytest.mark.parametrize(
     ("text", "best"),
     [
-        pytest.param("Will it rain in Oslo? How are temperatures?", "get_weather", id="description"),
+        pytest.param(
+            "Will it rain in Oslo? How are temperatures?",
+            "get_weather",
+            id="description",
+        ),
         pytest.param("Mail Bob that I am late", "send_mail", id="name"),
         pytest.param("book a table for two", "bookTable", id="name in humps"),
         pytest.param("I want to reserve", "bookTable", id="another form"),
@@ -98,7 +115,11 @@ def test_a_tool_without_a_common_word_is_left_out() -> None:
 
 
 def test_scores_fall_and_equal_ones_keep_their_order() -> None:
-    tools = (Entry("y", "cold soup"), Entry("x", "cold soup"), Entry("z", "cold soup, cold soup and cold milk"))
+    tools = (
+        Entry("y", "cold soup"),
+        Entry("x", "cold soup"),
+        Entry("z", "cold soup, cold soup and cold milk"),
+    )
     ranked = rank("cold milk", tools)
     assert [tool.name for tool, _ in ranked] == ["z", "y", "x"]
     scores = [score for _, score in ranked]
@@ -106,7 +127,10 @@ def test_scores_fall_and_equal_ones_keep_their_order() -> None:
 
 
 def test_a_rare_word_weighs_more_than_a_common_one() -> None:
-    tools = (*(Entry(f"t{i}", "search in documents") for i in range(9)), Entry("invoices", "search in invoices"))
+    tools = (
+        *(Entry(f"t{i}", "search in documents") for i in range(9)),
+        Entry("invoices", "search in invoices"),
+    )
     assert names("search my invoices", tools)[0] == "invoices"
 
 
@@ -123,11 +147,26 @@ def test_a_name_weighs_more_than_a_description_and_that_more_than_a_parameter() 
     "tool",
     [
         pytest.param(with_parameters("t", zip_code={}), id="parameter's name"),
-        pytest.param(with_parameters("t", p={"description": "The ZIP of the town."}), id="parameter's description"),
-        pytest.param(with_parameters("t", p={"enum": ["zip", "tar", None, 3]}), id="permitted value"),
-        pytest.param(with_parameters("t", p={"type": "object", "properties": {"zip": {}}}), id="nested name"),
-        pytest.param(with_parameters("t", p={"items": {"anyOf": [{"description": "zip"}]}}), id="in a list"),
-        pytest.param(Entry("t", parameters={"$defs": {"A": {"description": "zip"}}}), id="definition"),
+        pytest.param(
+            with_parameters("t", p={"description": "The ZIP of the town."}),
+            id="parameter's description",
+        ),
+        pytest.param(
+            with_parameters("t", p={"enum": ["zip", "tar", None, 3]}),
+            id="permitted value",
+        ),
+        pytest.param(
+            with_parameters("t", p={"type": "object", "properties": {"zip": {}}}),
+            id="nested name",
+        ),
+        pytest.param(
+            with_parameters("t", p={"items": {"anyOf": [{"description": "zip"}]}}),
+            id="in a list",
+        ),
+        pytest.param(
+            Entry("t", parameters={"$defs": {"A": {"description": "zip"}}}),
+            id="definition",
+        ),
         pytest.param(Entry("t", tags=("zip",)), id="tag"),
         pytest.param(Entry("t", keywords=("zip file",)), id="keyword"),
     ],
@@ -137,7 +176,12 @@ def test_every_field_is_read(tool: Entry) -> None:
 
 
 def test_a_parameter_may_have_the_name_of_a_keyword_of_json_schema() -> None:
-    tool = with_parameters("t", description={"type": "string"}, properties={"type": "array"}, enum={"type": "string"})
+    tool = with_parameters(
+        "t",
+        description={"type": "string"},
+        properties={"type": "array"},
+        enum={"type": "string"},
+    )
     assert names("the enum", (tool,)) == ["t"]
 
 
@@ -157,7 +201,9 @@ def test_an_index_ranks_like_rank() -> None:
 def test_words_may_count_unequally() -> None:
     index = Index(TOOLS)
     assert index.rank({"mail": 1.0, "weath": 1.0}) == index.rank("mail, weather")
-    assert [tool.name for tool, _ in index.rank({"mail": 0.1, "weath": 1.0, "unknown": 9.0})] == [
+    assert [
+        tool.name for tool, _ in index.rank({"mail": 0.1, "weath": 1.0, "unknown": 9.0})
+    ] == [
         "get_weather",
         "send_mail",
     ]
@@ -169,22 +215,38 @@ def test_the_tools_of_the_index_are_those_given() -> None:
     assert Index(TOOLS).rank("mail")[0][0] is MAIL
 
 
-texts = st.text(max_size=40) | st.sampled_from(["weather in a city", "send MAIL", "天気を教えて"])
+texts = st.text(max_size=40) | st.sampled_from(
+    ["weather in a city", "send MAIL", "天気を教えて"]
+)
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=10),
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["properties", "enum", "items", "description", "x"]), inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["properties", "enum", "items", "description", "x"]),
+            inner,
+            max_size=3,
+        )
     ),
     max_leaves=10,
 )
 
 
-@given(texts, st.lists(st.builds(Entry, texts, texts, st.dictionaries(texts, json_values, max_size=2)), max_size=5))
+@given(
+    texts,
+    st.lists(
+        st.builds(Entry, texts, texts, st.dictionaries(texts, json_values, max_size=2)),
+        max_size=5,
+    ),
+)
 def test_any_text_and_any_tools(text: str, tools: list[Entry]) -> None:
     ranked = rank(text, tools)
     scores = [score for _, score in ranked]
     assert scores == sorted(scores, reverse=True)
     assert all(score > 0 for score in scores)
-    common = [tool for tool in tools if set(words(text)) & set(words(f"{tool.name} . {tool.description}"))]
+    common = [
+        tool
+        for tool in tools
+        if set(words(text)) & set(words(f"{tool.name} . {tool.description}"))
+    ]
     assert all(any(tool is found for found, _ in ranked) for tool in common)

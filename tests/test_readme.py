@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from server import ChatServer, answer, call
-from toolkit import cli
+from toolkit import __main__ as cli
 from toolkit.lint import lint_tools
-from toolkit.registry import REGISTRY
-from toolkit.tools import as_tool
+from toolkit.tools.registry import REGISTRY
+from toolkit.tools.tool import as_tool
 
 README = Path(__file__).parents[1] / "README.md"
 
@@ -56,14 +56,21 @@ def find_blocks(text: str) -> Iterator[str]:
 def readme(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
     """Every block was run, in its order, each by itself, as somebody with a server would run it."""
     weather = answer(None, call("get_weather", {"city": "Tokyo"}))
-    with ChatServer(weather, "It is dry in Tokyo.") as server, pytest.MonkeyPatch.context() as patch:
+    with (
+        ChatServer(weather, "It is dry in Tokyo.") as server,
+        pytest.MonkeyPatch.context() as patch,
+    ):
         patch.setenv("TOOLKIT_MODEL", "some-model")
         patch.setenv("OPENAI_BASE_URL", server.base_url)
         patch.setenv("OPENAI_API_KEY", "some-key")
         folder = tmp_path_factory.mktemp("readme")
         patch.chdir(folder)  # some write files
-        patch.setattr(REGISTRY, "_tools", {})  # the tools of other tests would be shown to the model as well
-        played = [run_block(code) for code in find_blocks(README.read_text(encoding="utf-8"))]
+        patch.setattr(
+            REGISTRY, "_tools", {}
+        )  # the tools of other tests would be shown to the model as well
+        played = [
+            run_block(code) for code in find_blocks(README.read_text(encoding="utf-8"))
+        ]
         yield Played(played, server, folder)
 
 
@@ -78,8 +85,14 @@ def test_the_ten_lines_answer(readme: Played) -> None:
     assert readme.blocks[0].printed == ["It is dry in Tokyo."]
     first, second = readme.server.bodies
     (tool,) = first["tools"]
-    assert tool["function"]["parameters"]["properties"]["unit"]["enum"] == ["celsius", "fahrenheit"]
-    assert second["messages"][-1]["content"] == '{"city":"Tokyo","temp":22,"unit":"celsius"}'
+    assert tool["function"]["parameters"]["properties"]["unit"]["enum"] == [
+        "celsius",
+        "fahrenheit",
+    ]
+    assert (
+        second["messages"][-1]["content"]
+        == '{"city":"Tokyo","temp":22,"unit":"celsius"}'
+    )
 
 
 def test_a_run_is_seen(readme: Played) -> None:
@@ -96,11 +109,26 @@ def test_tools_are_functions_methods_and_classes(readme: Played) -> None:
         "find_order",
         "read",
         "number",
-        *["Look", "up", "an", "order.", "Use", "it", "before", "you", "say", "anything", "of", "one."],
+        *[
+            "Look",
+            "up",
+            "an",
+            "order.",
+            "Use",
+            "it",
+            "before",
+            "you",
+            "say",
+            "anything",
+            "of",
+            "one.",
+        ],
     ]
     assert block.printed[3:] == ["2", '{"article":"lamp"}']
     assert [tool.name for tool in registry] == ["find_order", "add_item", "count_up"]
-    assert list(registry["find_order"].parameters["properties"]) == ["number"], "the context is hidden"
+    assert list(registry["find_order"].parameters["properties"]) == ["number"], (
+        "the context is hidden"
+    )
     found = registry.call("find_order", '{"number": 7}', deps={7: {"article": "lamp"}})
     assert found.value == {"article": "lamp"}
     missing = registry.call("find_order", '{"number": 8}', deps={})
@@ -131,7 +159,11 @@ def test_many_tools_are_narrowed(readme: Played) -> None:
 
 def test_an_evaluation_tells_what_it_found(readme: Played) -> None:
     block = readme.block("evaluate(cases")
-    assert [outcome.label for outcome in block.names["report"].outcomes] == ["right", "missing_call", "right"]
+    assert [outcome.label for outcome in block.names["report"].outcomes] == [
+        "right",
+        "missing_call",
+        "right",
+    ]
     assert block.printed[-1] == "0"
     assert "About 4 pounds." in "".join(block.printed)
 
@@ -139,7 +171,9 @@ def test_an_evaluation_tells_what_it_found(readme: Played) -> None:
 def test_tools_are_checked(readme: Played) -> None:
     block = readme.block("lint_tools")
     printed = block.printed
-    found = re.findall(r"^(\w+) (delete_note\S*): .*\[(\S+)\]$", "\n".join(printed), re.MULTILINE)
+    found = re.findall(
+        r"^(\w+) (delete_note\S*): .*\[(\S+)\]$", "\n".join(printed), re.MULTILINE
+    )
     assert found == [
         ("error", "delete_note", "destructive-read"),
         ("error", "delete_note.titel", "parameter-unknown"),
@@ -154,22 +188,42 @@ def test_tools_are_checked(readme: Played) -> None:
 
 
 def test_the_tools_shown_are_good_ones(readme: Played) -> None:
-    tools = [thing for block in readme.blocks for thing in block.names.values() if hasattr(thing, "tool_schema")]
+    tools = [
+        thing
+        for block in readme.blocks
+        for thing in block.names.values()
+        if hasattr(thing, "tool_schema")
+    ]
     registry = readme.block("register_methods(Cart").names["registry"]
-    shown = {tool.name: tool for tool in (*map(as_tool, tools), *registry) if tool.name != "delete_note"}
-    assert shown.keys() >= {"get_weather", "find_order", "add_item", "count_up", "delete_file"}
+    shown = {
+        tool.name: tool
+        for tool in (*map(as_tool, tools), *registry)
+        if tool.name != "delete_note"
+    }
+    assert shown.keys() >= {
+        "get_weather",
+        "find_order",
+        "add_item",
+        "count_up",
+        "delete_file",
+    }
     assert [str(finding) for finding in lint_tools(shown.values())] == []
 
 
 def test_a_policy_decides(readme: Played) -> None:
     paid, denied = readme.block("import allow, ask_in_terminal").printed
     assert paid == "Ada has 9 euros"
-    assert denied == "Not run: the policy denied this call (Too much to pay without a person.)."
+    assert (
+        denied
+        == "Not run: the policy denied this call (Too much to pay without a person.)."
+    )
 
 
 def test_a_plan_is_carried_out(readme: Played) -> None:
     planned, done = readme.block('mode="plan"').printed
-    (promised,) = re.findall(r"print\(result\.plan\)  # (.*)", readme.block('mode="plan"').code)
+    (promised,) = re.findall(
+        r"print\(result\.plan\)  # (.*)", readme.block('mode="plan"').code
+    )
     assert planned == promised
     assert done == "a.txt is b.txt now"
 
@@ -177,7 +231,10 @@ def test_a_plan_is_carried_out(readme: Played) -> None:
 def test_a_run_goes_on_by_its_id(readme: Played) -> None:
     block = readme.block("from toolkit.store")
     waiting, came, verified = block.printed
-    assert waiting == "greeting [('c1', 'send_mail', {'to': 'ada@example.com', 'text': 'Hi!'})]"
+    assert (
+        waiting
+        == "greeting [('c1', 'send_mail', {'to': 'ada@example.com', 'text': 'Hi!'})]"
+    )
     assert came == "It is sent. [('greeting', 'answered')]"
     assert f"# {verified}" in block.code
     assert str(block.names["again"]) == "It is sent."
@@ -205,15 +262,22 @@ def test_the_commands_do_what_they_say(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     commands = [
-        shlex.split(line) for line in re.findall(r"\| `toolkit (.*)` \|$", README.read_text("utf-8"), re.MULTILINE)
+        shlex.split(line)
+        for line in re.findall(
+            r"\| `toolkit (.*)` \|$", README.read_text("utf-8"), re.MULTILINE
+        )
     ]
     assert [words for words, *_ in cli._COMMANDS] == sorted(
-        (" ".join(command[:2]) if command[0] in ("audit", "mcp") else command[0] for command in commands),
+        (
+            " ".join(command[:2]) if command[0] in ("audit", "mcp") else command[0]
+            for command in commands
+        ),
         key=[words for words, *_ in cli._COMMANDS].index,
     )
     (tmp_path / "my_tools.py").write_text(MY_TOOLS, "utf-8")
     (tmp_path / "cases.yaml").write_text(
-        "- {input: Delete a.txt, tool: delete_file, arguments: {path: a.txt}}\n", "utf-8"
+        "- {input: Delete a.txt, tool: delete_file, arguments: {path: a.txt}}\n",
+        "utf-8",
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -221,10 +285,20 @@ def test_the_commands_do_what_they_say(
     wanted = answer(None, call("delete_file", {"path": "notes.txt"}, id="c1"))
     asked = answer(None, call("delete_file", {"path": "a.txt"}))
     with ChatServer(wanted, "Your notes are gone.", asked) as server:
-        for name, value in {"TOOLKIT_MODEL": "m", "OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "k"}.items():
+        for name, value in {
+            "TOOLKIT_MODEL": "m",
+            "OPENAI_BASE_URL": server.base_url,
+            "OPENAI_API_KEY": "k",
+        }.items():
             monkeypatch.setenv(name, value)
-        codes = {command[0]: cli.main(command) for command in commands if command[0] != "mcp"}
-    assert codes == {command[0]: 3 if command[0] == "run" else 0 for command in commands if command[0] != "mcp"}
+        codes = {
+            command[0]: cli.main(command) for command in commands if command[0] != "mcp"
+        }
+    assert codes == {
+        command[0]: 3 if command[0] == "run" else 0
+        for command in commands
+        if command[0] != "mcp"
+    }
     printed = capsys.readouterr().out
     assert "Your notes are gone." in printed
     assert "2 lines: intact." in printed
@@ -236,10 +310,19 @@ def test_the_commands_do_what_they_say(
 def test_no_link_is_broken() -> None:
     text = README.read_text("utf-8")
     links = re.findall(r"\]\(([^)\s]+)\)", text)
-    anchors = {re.sub(r"[^a-z -]", "", line.lower()).replace(" ", "-") for line in re.findall(r"^#+ (.*)", text, re.M)}
+    anchors = {
+        re.sub(r"[^a-z -]", "", line.lower()).replace(" ", "-")
+        for line in re.findall(r"^#+ (.*)", text, re.M)
+    }
     assert [link for link in links if link[0] == "#" and link[1:] not in anchors] == []
-    assert [link for link in links if link[0] != "#" and not (README.parent / link.partition("#")[0]).exists()] == []
+    assert [
+        link
+        for link in links
+        if link[0] != "#" and not (README.parent / link.partition("#")[0]).exists()
+    ] == []
 
 
 def test_no_block_is_passed_over(readme: Played) -> None:
-    assert len(readme.blocks) == README.read_text(encoding="utf-8").count("```python") >= 3
+    assert (
+        len(readme.blocks) == README.read_text(encoding="utf-8").count("```python") >= 3
+    )

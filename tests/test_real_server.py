@@ -16,7 +16,11 @@ from toolkit.local import LocalModel
 
 pytestmark = pytest.mark.local
 Runner = Callable[..., Any]
-SHORT = {"chat": {"max_tokens": 12}, "responses": {"max_output_tokens": 12}, "anthropic": {"max_tokens": 12}}
+SHORT = {
+    "chat": {"max_tokens": 12},
+    "responses": {"max_output_tokens": 12},
+    "anthropic": {"max_tokens": 12},
+}
 
 
 @pytest.fixture(scope="module")
@@ -25,14 +29,22 @@ def served() -> LocalModel:
 
 
 def model_of(served: LocalModel, wire: str, **given: Any) -> Model:
-    address = served.base_url.removesuffix("/v1") if wire == "anthropic" else served.base_url
-    return Model("local", wire=wire, base_url=address, **{"api_key": served.api_key, **given})
+    address = (
+        served.base_url.removesuffix("/v1") if wire == "anthropic" else served.base_url
+    )
+    return Model(
+        "local", wire=wire, base_url=address, **{"api_key": served.api_key, **given}
+    )
 
 
 @pytest.mark.parametrize("wire", SHORT)
 def test_a_run_on_each_wire(run: Runner, served: LocalModel, wire: str) -> None:
     # Responses refuses temperature nowhere, Messages only at Anthropic's own service.
-    asked = {"model": model_of(served, wire, **SHORT[wire], temperature=0), "tools": [], "instructions": "Be brief."}
+    asked = {
+        "model": model_of(served, wire, **SHORT[wire], temperature=0),
+        "tools": [],
+        "instructions": "Be brief.",
+    }
     plain = run("Say hello!", **asked)
     pieces: list[str] = []
     streamed = run("Say hello!", **asked, on_text=pieces.append)
@@ -46,14 +58,18 @@ def test_a_run_on_each_wire(run: Runner, served: LocalModel, wire: str) -> None:
 
 
 @pytest.mark.parametrize("wire", SHORT)
-def test_a_wrong_key_is_told_and_not_tried_again(run: Runner, served: LocalModel, wire: str) -> None:
+def test_a_wrong_key_is_told_and_not_tried_again(
+    run: Runner, served: LocalModel, wire: str
+) -> None:
     with pytest.raises(ModelError, match="401") as caught:
         run("Say hello!", model=model_of(served, wire, api_key="wrong"), tools=[])
     assert caught.value.status == 401
     assert caught.value.run.messages[-1].text == "Say hello!"
 
 
-def test_a_model_without_function_calling_is_held_to_the_tools(served: LocalModel) -> None:
+def test_a_model_without_function_calling_is_held_to_the_tools(
+    served: LocalModel,
+) -> None:
     """The prompted wire, its replies constrained by a grammar made from the tools."""
     seen: list[int] = []
 
@@ -65,7 +81,13 @@ def test_a_model_without_function_calling_is_held_to_the_tools(served: LocalMode
     info = ModelInfo(function_calling=False, structured_output=True)
     model = model_of(served, "chat", info=info, temperature=0, max_tokens=60)
     result = run_agent_with_tools(
-        "Switch the light on.", model=model, tools=[switch_light], tool_choice="switch_light", max_turns=2
+        "Switch the light on.",
+        model=model,
+        tools=[switch_light],
+        tool_choice="switch_light",
+        max_turns=2,
     )
-    assert [(call.name, call.is_error) for call in result.calls[:1]] == [("switch_light", False)]
+    assert [(call.name, call.is_error) for call in result.calls[:1]] == [
+        ("switch_light", False)
+    ]
     assert seen[0] == 1

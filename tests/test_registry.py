@@ -32,9 +32,15 @@ def saying(word: str) -> Callable[..., str]:
 
 
 def test_tools_by_name(registry: ToolRegistry) -> None:
-    first, second = (registry.register_tool(saying(word), name=word) for word in ("b", "a"))
+    first, second = (
+        registry.register_tool(saying(word), name=word) for word in ("b", "a")
+    )
     assert ([*registry], len(registry), bool(registry)) == ([first, second], 2, True)
-    assert (registry["b"], registry.get("a"), registry.get("c")) == (first, second, None)
+    assert (registry["b"], registry.get("a"), registry.get("c")) == (
+        first,
+        second,
+        None,
+    )
     assert ("a" in registry, "c" in registry, 5 in registry) == (True, False, False)
     assert [entry["function"]["name"] for entry in registry.schemas()] == ["b", "a"]
     assert "b, a" in repr(registry)
@@ -54,15 +60,24 @@ def test_a_registry_may_be_made_of_tools() -> None:
     def decorated() -> None: ...
 
     registry = ToolRegistry([decorated, len])
-    assert [(one.name, one.permission) for one in registry] == [("renamed", "read"), ("len", "write")]
+    assert [(one.name, one.permission) for one in registry] == [
+        ("renamed", "read"),
+        ("len", "write"),
+    ]
 
 
 # Registering
 
 
 def test_register_function_takes_a_bare_one(registry: ToolRegistry) -> None:
-    made = registry.register_function("shell.run", "Runs a command.", lambda command: f"ran {command!r}", tags="os")
-    parameters = {"type": "object", "properties": {"command": STRING}, "required": ["command"]}
+    made = registry.register_function(
+        "shell.run", "Runs a command.", lambda command: f"ran {command!r}", tags="os"
+    )
+    parameters = {
+        "type": "object",
+        "properties": {"command": STRING},
+        "required": ["command"],
+    }
     assert registry.schemas()[0]["function"] == {
         "name": "shell_run", "description": "Runs a command.", "parameters": parameters,
     }  # fmt: skip
@@ -112,23 +127,65 @@ def any_number(*words):  # type: ignore[no-untyped-def]
 @pytest.mark.parametrize(
     ("function", "properties", "sent", "wanted"),
     [
-        pytest.param(one_hinted, {"number": {"type": "integer"}}, {"number": 3}, 3, id="a hint stays"),
-        pytest.param(one_defaulted, {"word": {**STRING, "default": "none"}}, {}, "none", id="a default stays"),
         pytest.param(
-            one_documented, {"word": {**STRING, "description": "What is said."}}, {"word": "w"}, "w", id="a docstring"
+            one_hinted,
+            {"number": {"type": "integer"}},
+            {"number": 3},
+            3,
+            id="a hint stays",
         ),
-        pytest.param(one_beside_the_context, {"word": STRING}, {"word": "w"}, "w deps", id="beside the context"),
-        pytest.param(one_of_any_kind, {"value": {}}, {"value": [1]}, [1], id="any value, if so hinted"),
-        pytest.param(two_bare, {"left": {}, "right": {}}, {"left": 1, "right": []}, [1, []], id="two are any values"),
+        pytest.param(
+            one_defaulted,
+            {"word": {**STRING, "default": "none"}},
+            {},
+            "none",
+            id="a default stays",
+        ),
+        pytest.param(
+            one_documented,
+            {"word": {**STRING, "description": "What is said."}},
+            {"word": "w"},
+            "w",
+            id="a docstring",
+        ),
+        pytest.param(
+            one_beside_the_context,
+            {"word": STRING},
+            {"word": "w"},
+            "w deps",
+            id="beside the context",
+        ),
+        pytest.param(
+            one_of_any_kind,
+            {"value": {}},
+            {"value": [1]},
+            [1],
+            id="any value, if so hinted",
+        ),
+        pytest.param(
+            two_bare,
+            {"left": {}, "right": {}},
+            {"left": 1, "right": []},
+            [1, []],
+            id="two are any values",
+        ),
         pytest.param(any_names, {}, {"a": 1}, {"a": 1}, id="any names"),
         pytest.param(
-            any_number, {"words": {"type": "array", "items": {}}}, {"words": [1, "a"]}, [1, "a"], id="any number"
+            any_number,
+            {"words": {"type": "array", "items": {}}},
+            {"words": [1, "a"]},
+            [1, "a"],
+            id="any number",
         ),
         pytest.param(lambda: "done", {}, {}, "done", id="nothing"),
     ],
 )
 def test_register_function(
-    registry: ToolRegistry, function: Callable[..., Any], properties: dict[str, Any], sent: Any, wanted: Any
+    registry: ToolRegistry,
+    function: Callable[..., Any],
+    properties: dict[str, Any],
+    sent: Any,
+    wanted: Any,
 ) -> None:
     made = registry.register_function("given", "Given.", function)
     assert (made.name, made.description) == ("given", "Given.")
@@ -136,13 +193,25 @@ def test_register_function(
     assert registry.call("given", sent, deps="deps").value == wanted
 
 
-def test_register_tool_takes_options_as_the_decorator_does(registry: ToolRegistry) -> None:
-    options: dict[str, Any] = {"permission": "read", "timeout": None, "tags": "web", "keywords": ["page"]}
+def test_register_tool_takes_options_as_the_decorator_does(
+    registry: ToolRegistry,
+) -> None:
+    options: dict[str, Any] = {
+        "permission": "read",
+        "timeout": None,
+        "tags": "web",
+        "keywords": ["page"],
+    }
     by_hand = registry.register_tool(saying("a"), name="a", **options)
     tool(registry=registry, name="b", **options)(saying("b"))
     by_name = registry.register_function("c", "C.", saying("c"), **options)
     for made in (by_hand, registry["b"], by_name):
-        assert (made.permission, made.timeout, made.tags, made.keywords) == ("read", None, ("web",), ("page",))
+        assert (made.permission, made.timeout, made.tags, made.keywords) == (
+            "read",
+            None,
+            ("web",),
+            ("page",),
+        )
     assert len(registry.subset(tags=["web"])) == 3
 
 
@@ -157,13 +226,32 @@ def test_new_options_change_only_what_they_name() -> None:
         def clear(self) -> None: ...
 
     wrapped = functools.wraps(clear)(lambda: clear())
-    for thing in (clear, Disk().clear, wrapped, functools.partial(clear), functools.partial(wrapped)):
+    for thing in (
+        clear,
+        Disk().clear,
+        wrapped,
+        functools.partial(clear),
+        functools.partial(wrapped),
+    ):
         [unchanged] = ToolRegistry([thing])
-        assert (unchanged.name, unchanged.permission, unchanged.tags) == ("erase", "sensitive", ("disk",))
+        assert (unchanged.name, unchanged.permission, unchanged.tags) == (
+            "erase",
+            "sensitive",
+            ("disk",),
+        )
         made = ToolRegistry().register_tool(thing, timeout=5)
-        assert (made.name, made.permission, made.tags, made.timeout) == ("erase", "sensitive", ("disk",), 5)
+        assert (made.name, made.permission, made.tags, made.timeout) == (
+            "erase",
+            "sensitive",
+            ("disk",),
+            5,
+        )
         named = ToolRegistry().register_function("wipe", "Wipes.", thing)
-        assert (named.name, named.description, named.permission) == ("wipe", "Wipes.", "sensitive")
+        assert (named.name, named.description, named.permission) == (
+            "wipe",
+            "Wipes.",
+            "sensitive",
+        )
 
 
 class Echo(Tool):
@@ -242,27 +330,43 @@ STORE, TOLD, ADD_ONE, ECHO = Store("s"), Told("t"), functools.partial(add, 1), E
         pytest.param(saying("a"), saying("b"), id="two functions"),
         pytest.param(lambda: "a", lambda: "b", id="two lambdas"),
         pytest.param(Store("a").tell, Store("b").tell, id="methods of two objects"),
-        pytest.param(Shelf().tell, Shelf().tell, id="methods of two objects that are empty and equal"),
+        pytest.param(
+            Shelf().tell,
+            Shelf().tell,
+            id="methods of two objects that are empty and equal",
+        ),
         pytest.param(Told("a"), Told("b"), id="two callable objects"),
-        pytest.param(functools.partial(add, 1), functools.partial(add, 2), id="two partials"),
+        pytest.param(
+            functools.partial(add, 1), functools.partial(add, 2), id="two partials"
+        ),
         pytest.param(saying("a"), Echo("b"), id="a function and a class tool"),
     ],
 )
-def test_another_tool_under_a_taken_name(first: Any, second: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_another_tool_under_a_taken_name(
+    first: Any, second: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     def fill(registry: ToolRegistry) -> Tool:
         for one in (first, second):
-            registry.register_tool(one) if isinstance(one, Tool) else registry.register_tool(one, name="echo")
+            registry.register_tool(one) if isinstance(
+                one, Tool
+            ) else registry.register_tool(one, name="echo")
         return registry["echo"]
 
     strict = ToolRegistry()
-    with pytest.raises(ToolDefinitionError, match=r"'echo' is taken.*another name.*on_duplicate"):
+    with pytest.raises(
+        ToolDefinitionError, match=r"'echo' is taken.*another name.*on_duplicate"
+    ):
         fill(strict)
-    assert getattr(strict["echo"], "function", None) in (first, None), "the first one stays"
+    assert getattr(strict["echo"], "function", None) in (first, None), (
+        "the first one stays"
+    )
     assert fill(ToolRegistry(on_duplicate="replace")) is not strict["echo"]
     assert caplog.records == []
     kept = fill(ToolRegistry(on_duplicate="warn"))
     assert (kept is second) or kept.function is second  # type: ignore[attr-defined]
-    assert [(record.levelno, "'echo'" in record.getMessage()) for record in caplog.records] == [(logging.WARNING, True)]
+    assert [
+        (record.levelno, "'echo'" in record.getMessage()) for record in caplog.records
+    ] == [(logging.WARNING, True)]
 
 
 @pytest.mark.parametrize(
@@ -270,7 +374,11 @@ def test_another_tool_under_a_taken_name(first: Any, second: Any, caplog: pytest
     [
         pytest.param(FIRST, again, id="a function that was written again"),
         pytest.param(add, add, id="the same function"),
-        pytest.param(add, functools.wraps(add)(lambda *args, **kwargs: add(*args, **kwargs)), id="a wrapped one"),
+        pytest.param(
+            add,
+            functools.wraps(add)(lambda *args, **kwargs: add(*args, **kwargs)),
+            id="a wrapped one",
+        ),
         pytest.param(STORE.tell, STORE.tell, id="a method of one object"),
         pytest.param(TOLD, TOLD, id="a callable object"),
         pytest.param(ADD_ONE, ADD_ONE, id="a partial"),
@@ -279,7 +387,9 @@ def test_another_tool_under_a_taken_name(first: Any, second: Any, caplog: pytest
     ],
 )
 @pytest.mark.parametrize("on_duplicate", ["error", "warn", "replace"])
-def test_the_same_tool_again(first: Any, second: Any, on_duplicate: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_same_tool_again(
+    first: Any, second: Any, on_duplicate: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     registry = ToolRegistry([first, second], on_duplicate=on_duplicate)
     [made] = registry
     assert made is second or made.function is second  # type: ignore[attr-defined]
@@ -289,7 +399,10 @@ def test_the_same_tool_again(first: Any, second: Any, on_duplicate: Any, caplog:
 def test_one_function_may_have_two_names(registry: ToolRegistry) -> None:
     registry.register_tool(add, name="plus")
     registry.register_tool(add, name="sum")
-    assert [registry.call(name, {"left": 1}).value for name in ("plus", "sum")] == [1, 1]
+    assert [registry.call(name, {"left": 1}).value for name in ("plus", "sum")] == [
+        1,
+        1,
+    ]
 
 
 # A part of the tools
@@ -302,7 +415,9 @@ def library(registry: ToolRegistry) -> ToolRegistry:
         ("lend", "write", ["books"]),
         ("burn", "sensitive", []),
     ):
-        registry.register_tool(saying(name), name=name, permission=permission, tags=tags)
+        registry.register_tool(
+            saying(name), name=name, permission=permission, tags=tags
+        )
     return registry
 
 
@@ -310,18 +425,26 @@ def library(registry: ToolRegistry) -> ToolRegistry:
     ("conditions", "wanted"),
     [
         pytest.param({}, ["search", "lend", "burn"], id="none"),
-        pytest.param({"names": ["burn", "search"]}, ["search", "burn"], id="names, in the registry's order"),
+        pytest.param(
+            {"names": ["burn", "search"]},
+            ["search", "burn"],
+            id="names, in the registry's order",
+        ),
         pytest.param({"tags": ["books"]}, ["search", "lend"], id="a tag"),
         pytest.param({"tags": {"web", "art"}}, ["search"], id="any of the tags"),
         pytest.param({"tiers": {"read"}}, ["search"], id="a tier"),
         pytest.param({"tiers": ["read", "sensitive"]}, ["search", "burn"], id="tiers"),
-        pytest.param({"tags": ["books"], "tiers": {"write"}}, ["lend"], id="a tag and a tier"),
+        pytest.param(
+            {"tags": ["books"], "tiers": {"write"}}, ["lend"], id="a tag and a tier"
+        ),
         pytest.param({"names": []}, [], id="no names"),
         pytest.param({"tags": []}, [], id="no tags"),
         pytest.param({"tiers": ()}, [], id="no tiers"),
     ],
 )
-def test_a_subset(library: ToolRegistry, conditions: dict[str, Any], wanted: list[str]) -> None:
+def test_a_subset(
+    library: ToolRegistry, conditions: dict[str, Any], wanted: list[str]
+) -> None:
     assert [one.name for one in library.subset(**conditions)] == wanted
 
 
@@ -344,15 +467,27 @@ LONG = "x" * 64
 @pytest.mark.parametrize(
     "names",
     [
-        pytest.param(["plain", "with_under", "with-dash", "a1", "_", "1"], id="legal ones"),
-        pytest.param(["Docker problem scanner", "hosting.getNode.js", "größe/abc"], id="signs of every kind"),
-        pytest.param(["город", "名前", "\N{GRINNING FACE}", "a\nb", "\ud800"], id="letters of every script"),
-        pytest.param([LONG, LONG + "x", LONG + "y", LONG + ".", "é" * 80], id="long ones"),
+        pytest.param(
+            ["plain", "with_under", "with-dash", "a1", "_", "1"], id="legal ones"
+        ),
+        pytest.param(
+            ["Docker problem scanner", "hosting.getNode.js", "größe/abc"],
+            id="signs of every kind",
+        ),
+        pytest.param(
+            ["город", "名前", "\N{GRINNING FACE}", "a\nb", "\ud800"],
+            id="letters of every script",
+        ),
+        pytest.param(
+            [LONG, LONG + "x", LONG + "y", LONG + ".", "é" * 80], id="long ones"
+        ),
         pytest.param(["a b", "a.b", "a/b", "aéb"], id="alike once cleaned"),
         pytest.param(["a b", "a_b"], id="one that looks like another's alias, later"),
         pytest.param(["a_b", "a b"], id="one that looks like another's alias, earlier"),
         pytest.param(["a b", "a.b", "a_b", "a_b_c"], id="all of these"),
-        pytest.param(["functions.x", "x", "functions_x"], id="a prefix that models add"),
+        pytest.param(
+            ["functions.x", "x", "functions_x"], id="a prefix that models add"
+        ),
     ],
 )
 def test_every_tool_has_a_name_of_its_own_on_the_wire(names: list[str]) -> None:
@@ -362,11 +497,21 @@ def test_every_tool_has_a_name_of_its_own_on_the_wire(names: list[str]) -> None:
     wired = [entry["function"]["name"] for entry in registry.schemas()]
     assert all(LEGAL.fullmatch(name) for name in wired)
     assert len(set(wired)) == len(names)
-    assert [name for name, own in zip(wired, names, strict=True) if LEGAL.fullmatch(own) and name != own] == []
+    assert [
+        name
+        for name, own in zip(wired, names, strict=True)
+        if LEGAL.fullmatch(own) and name != own
+    ] == []
     wanted = [f"w{number}" for number in range(len(names))]
-    assert [registry.call(name, {}).value for name in wired] == wanted, "each alias leads back to its own tool"
-    assert [registry.call(name, {}).value for name in names] == wanted, "and so does each name"
-    assert [entry["function"]["name"] for entry in registry.subset(names=names).schemas()] == wired
+    assert [registry.call(name, {}).value for name in wired] == wanted, (
+        "each alias leads back to its own tool"
+    )
+    assert [registry.call(name, {}).value for name in names] == wanted, (
+        "and so does each name"
+    )
+    assert [
+        entry["function"]["name"] for entry in registry.subset(names=names).schemas()
+    ] == wired
 
 
 @pytest.mark.parametrize(
@@ -388,7 +533,9 @@ def test_an_alias_is_stable() -> None:
     first, second = ToolRegistry(), ToolRegistry()
     for registry in (first, second):
         registry.register_function(long, "D.", saying("w"))
-    [alias] = {registry.schemas()[0]["function"]["name"] for registry in (first, second)}
+    [alias] = {
+        registry.schemas()[0]["function"]["name"] for registry in (first, second)
+    }
     assert re.fullmatch(r"x{55}_[0-9a-f]{8}", alias)
 
 
@@ -418,7 +565,11 @@ def test_a_tool_with_an_alias_keeps_its_state(registry: ToolRegistry) -> None:
     registry.register_function("a b", "D.", saying("w"))
     counter = registry.register_tool(Counter())
     alias = registry.schemas()[1]["function"]["name"]
-    assert [registry.call(name, {}).value for name in ("a.b", alias, "a.b")] == [1, 2, 3]
+    assert [registry.call(name, {}).value for name in ("a.b", alias, "a.b")] == [
+        1,
+        2,
+        3,
+    ]
     assert counter.count == 3  # type: ignore[attr-defined]
 
 
@@ -449,20 +600,57 @@ def test_an_empty_name_is_refused(registry: ToolRegistry, name: str) -> None:
 )
 def test_call(registry: ToolRegistry, sent: Any) -> None:
     registry.register_tool(add)
-    for result in (registry.call("add", sent), asyncio.run(registry.acall("add", sent))):
+    for result in (
+        registry.call("add", sent),
+        asyncio.run(registry.acall("add", sent)),
+    ):
         assert (result.value, result.content, result.is_error) == (3, "3", False)
 
 
 @pytest.mark.parametrize(
     ("name", "sent", "reason", "words"),
     [
-        pytest.param("add", '{"left": 1', "malformed", ["not valid JSON"], id="text that is cut off"),
-        pytest.param("add", "[1, 2]", "malformed", ["no JSON object", "left"], id="no object"),
-        pytest.param("add", {"left": "one"}, "malformed", ["left", "integer", "one"], id="a wrong value"),
-        pytest.param("add", {"left": "\ud83d"}, "malformed", ["left", "integer"], id="half a character"),
-        pytest.param("add", {"left": object()}, "malformed", ["not valid JSON"], id="no JSON at all"),
-        pytest.param("add", {"left": 1, "middle": 2}, "malformed", ["middle", "right"], id="an unknown key"),
-        pytest.param("ad", {"left": 1}, "malformed", ['"ad"', "add"], id="an unknown tool"),
+        pytest.param(
+            "add",
+            '{"left": 1',
+            "malformed",
+            ["not valid JSON"],
+            id="text that is cut off",
+        ),
+        pytest.param(
+            "add", "[1, 2]", "malformed", ["no JSON object", "left"], id="no object"
+        ),
+        pytest.param(
+            "add",
+            {"left": "one"},
+            "malformed",
+            ["left", "integer", "one"],
+            id="a wrong value",
+        ),
+        pytest.param(
+            "add",
+            {"left": "\ud83d"},
+            "malformed",
+            ["left", "integer"],
+            id="half a character",
+        ),
+        pytest.param(
+            "add",
+            {"left": object()},
+            "malformed",
+            ["not valid JSON"],
+            id="no JSON at all",
+        ),
+        pytest.param(
+            "add",
+            {"left": 1, "middle": 2},
+            "malformed",
+            ["middle", "right"],
+            id="an unknown key",
+        ),
+        pytest.param(
+            "ad", {"left": 1}, "malformed", ['"ad"', "add"], id="an unknown tool"
+        ),
         pytest.param("fail", {}, "failed", ["'fail'"], id="a tool that fails"),
         pytest.param("erase", {}, "denied", ["approval"], id="a sensitive tool"),
     ],
@@ -490,7 +678,9 @@ def test_what_goes_wrong_comes_back_as_a_result(
         pytest.param(None, "approval", id="nothing"),
     ],
 )
-def test_a_sensitive_tool_wants_a_verdict(registry: ToolRegistry, verdict: Any, wanted: str) -> None:
+def test_a_sensitive_tool_wants_a_verdict(
+    registry: ToolRegistry, verdict: Any, wanted: str
+) -> None:
     registry.register_tool(saying("erased"), name="erase", permission="sensitive")
     result = registry.call("erase", {}, verdict=verdict)
     assert wanted in result.content

@@ -29,8 +29,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, SecretStr, field_serializer
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
+from toolkit.calls.rendering import explain, redact, render
 from toolkit.errors import ToolError
-from toolkit.rendering import explain, redact, render
 
 
 class Colour(enum.Enum):
@@ -248,12 +248,20 @@ PLAIN = [
     pytest.param([], "[]", id="empty list"),
     pytest.param({}, "{}", id="empty dict"),
     pytest.param({"a": 1, "b": [1, "x"]}, '{"a":1,"b":[1,"x"]}', id="compact"),
-    pytest.param({"名前": "東京 😀", "x": "ü"}, '{"名前":"東京 😀","x":"ü"}', id="every script"),
-    pytest.param({"a": math.nan, "b": [math.inf, -math.inf], "c": 1.5}, '{"a":null,"b":[null,null],"c":1.5}', id="NaN"),
+    pytest.param(
+        {"名前": "東京 😀", "x": "ü"}, '{"名前":"東京 😀","x":"ü"}', id="every script"
+    ),
+    pytest.param(
+        {"a": math.nan, "b": [math.inf, -math.inf], "c": 1.5},
+        '{"a":null,"b":[null,null],"c":1.5}',
+        id="NaN",
+    ),
     pytest.param((1, (2,)), "[1,[2]]", id="tuple"),
     pytest.param({3, 1, 2}, "[1,2,3]", id="set"),
     pytest.param(frozenset("cab"), '["a","b","c"]', id="frozenset"),
-    pytest.param({"b", 1, "a", None}, '[1,"a","b",null]', id="mixed set, always in one order"),
+    pytest.param(
+        {"b", 1, "a", None}, '[1,"a","b",null]', id="mixed set, always in one order"
+    ),
     pytest.param({10, 9, 0.5}, "[0.5,9,10]", id="set by value, not by text"),
     pytest.param(collections.deque([1, {2}]), "[1,[2]]", id="deque"),
     pytest.param(range(3), "[0,1,2]", id="range"),
@@ -262,7 +270,11 @@ PLAIN = [
     pytest.param(collections.Counter("aab"), '{"a":2,"b":1}', id="Counter"),
     pytest.param(types.MappingProxyType({"a": 1}), '{"a":1}', id="mappingproxy"),
     pytest.param(collections.ChainMap({"a": 1}), '{"a":1}', id="ChainMap"),
-    pytest.param(datetime.datetime(2024, 1, 2, 3, 4, 5, tzinfo=UTC), '"2024-01-02T03:04:05Z"', id="datetime"),
+    pytest.param(
+        datetime.datetime(2024, 1, 2, 3, 4, 5, tzinfo=UTC),
+        '"2024-01-02T03:04:05Z"',
+        id="datetime",
+    ),
     pytest.param(datetime.date(2024, 1, 2), '"2024-01-02"', id="date"),
     pytest.param(datetime.time(1, 2, 3), '"01:02:03"', id="time"),
     pytest.param(datetime.timedelta(hours=1), '"PT1H"', id="timedelta"),
@@ -276,25 +288,52 @@ PLAIN = [
     pytest.param(b"caf\xc3\xa9\n", '"café\\n"', id="bytes that are text"),
     pytest.param(b"\xff\xfe" * 6, '"<12 bytes>"', id="bytes that are none"),
     pytest.param(b"\x00\x01", '"<2 bytes>"', id="bytes of control characters"),
-    pytest.param([bytearray(b"x"), memoryview(b"y")], '["x","y"]', id="bytearray, memoryview"),
+    pytest.param(
+        [bytearray(b"x"), memoryview(b"y")], '["x","y"]', id="bytearray, memoryview"
+    ),
     pytest.param(Place("Top", 1.5), '["Top",1.5]', id="NamedTuple"),
-    pytest.param(Route(start="a", stops=[Place("b", 1)]), '{"start":"a","stops":[["b",1]]}', id="TypedDict"),
+    pytest.param(
+        Route(start="a", stops=[Place("b", 1)]),
+        '{"start":"a","stops":[["b",1]]}',
+        id="TypedDict",
+    ),
     pytest.param(Point(1, {2, 1}), '{"x":1,"y":[1,2]}', id="dataclass"),
     pytest.param(Slotted(1), '{"x":1}', id="slotted dataclass"),
     pytest.param(Checked(1), '{"x":"no. 1"}', id="pydantic dataclass"),
     pytest.param(CheckedSlots(1), '{"x":1}', id="slotted pydantic dataclass"),
-    pytest.param(Item(name="x", extra=b"\xff"), '{"name":"x","price":null,"extra":"<1 bytes>"}', id="bytes in a model"),
+    pytest.param(
+        Item(name="x", extra=b"\xff"),
+        '{"name":"x","price":null,"extra":"<1 bytes>"}',
+        id="bytes in a model",
+    ),
     pytest.param(
         Item(name="x", cost=decimal.Decimal("1.10"), extra=[math.nan, Point(1)]),
         '{"name":"x","price":"1.10","extra":[null,{"x":1,"y":null}]}',
         id="model",
     ),
-    pytest.param(Item(name="x", extra=Account()), '{"name":"x","price":null,"extra":{"owner":"Ann"}}', id="in a model"),
-    pytest.param(SecretStr("hunter2"), '"**********"', id="SecretStr"),
-    pytest.param({1: "a", None: "b", False: "c"}, '{"1":"a","null":"b","false":"c"}', id="keys of JSON"),
-    pytest.param({1: "a", "1": "b"}, '{"1":"a","1 (2)":"b"}', id="keys that JSON holds equal"),
     pytest.param(
-        {(1, 2): 1, Colour.RED: 2, datetime.date(2024, 1, 2): 3, b"k": 4, 1.5: 5, frozenset([1]): 6},
+        Item(name="x", extra=Account()),
+        '{"name":"x","price":null,"extra":{"owner":"Ann"}}',
+        id="in a model",
+    ),
+    pytest.param(SecretStr("hunter2"), '"**********"', id="SecretStr"),
+    pytest.param(
+        {1: "a", None: "b", False: "c"},
+        '{"1":"a","null":"b","false":"c"}',
+        id="keys of JSON",
+    ),
+    pytest.param(
+        {1: "a", "1": "b"}, '{"1":"a","1 (2)":"b"}', id="keys that JSON holds equal"
+    ),
+    pytest.param(
+        {
+            (1, 2): 1,
+            Colour.RED: 2,
+            datetime.date(2024, 1, 2): 3,
+            b"k": 4,
+            1.5: 5,
+            frozenset([1]): 6,
+        },
         '{"[1,2]":1,"red":2,"2024-01-02":3,"k":4,"1.5":5,"[1]":6}',
         id="keys of any type",
     ),
@@ -302,29 +341,47 @@ PLAIN = [
     pytest.param({"a": [map(str, [1, 2])]}, '{"a":[["1","2"]]}', id="map inside"),
     pytest.param(iter([1]), "[1]", id="iterator"),
     pytest.param(io.StringIO("a\nb"), '["a\\n","b"]', id="an open file by its lines"),
-    pytest.param([give_up(), 1], '["<generator: ValueError>",1]', id="generator that raises"),
+    pytest.param(
+        [give_up(), 1], '["<generator: ValueError>",1]', id="generator that raises"
+    ),
     pytest.param(Bag(1, {2}), "[1,[2]]", id="iterable"),
     pytest.param(Account(), '{"owner":"Ann"}', id="object by its public attributes"),
     pytest.param(types.SimpleNamespace(a={1}), '{"a":[1]}', id="namespace"),
     pytest.param(Spoken(), '"a word"', id="object by its text"),
     pytest.param(object(), '"<object object>"', id="object without anything"),
     pytest.param(Bare(), f'"<{__name__}.Bare object>"', id="empty object"),
-    pytest.param({Spoken(): 1, Spoken(): 2}, '{"a word":1,"a word (2)":2}', id="objects as keys"),
+    pytest.param(
+        {Spoken(): 1, Spoken(): 2}, '{"a word":1,"a word (2)":2}', id="objects as keys"
+    ),
     pytest.param(Record(), '{"id":7}', id="to_dict"),
     pytest.param(Table(), '{"split":1}', id="table of pandas"),
-    pytest.param([Array(5), Array([1.5, math.nan])], "[5,[1.5,null]]", id="number, array of numpy"),
+    pytest.param(
+        [Array(5), Array([1.5, math.nan])],
+        "[5,[1.5,null]]",
+        id="number, array of numpy",
+    ),
     pytest.param(Holder(Bare()), None, id="address in a repr"),
     pytest.param(Holder(count_to(1)), '"Holder(<count_to>)"', id="generator in a repr"),
-    pytest.param(ValueError("no host db at /srv/app/x"), '"ValueError: no host db at [path]"', id="exception"),
+    pytest.param(
+        ValueError("no host db at /srv/app/x"),
+        '"ValueError: no host db at [path]"',
+        id="exception",
+    ),
     pytest.param(wait, '"<function wait>"', id="function"),
     pytest.param(len, '"<builtin_function_or_method len>"', id="builtin"),
     pytest.param(Point, '"<type Point>"', id="class"),
     pytest.param(
-        Colour, '"<EnumType Colour>"' if sys.version_info >= (3, 11) else '"<EnumMeta Colour>"', id="Enum class"
+        Colour,
+        '"<EnumType Colour>"' if sys.version_info >= (3, 11) else '"<EnumMeta Colour>"',
+        id="Enum class",
     ),
     pytest.param(json, '"<module json>"', id="module"),
     pytest.param(stream(), '"<async_generator stream>"', id="async generator"),
-    pytest.param(functools.partial(len, "a"), "\"functools.partial(<built-in function len>, 'a')\"", id="partial"),
+    pytest.param(
+        functools.partial(len, "a"),
+        "\"functools.partial(<built-in function len>, 'a')\"",
+        id="partial",
+    ),
     pytest.param(threading.Lock(), '"<unlocked _thread.lock object>"', id="lock"),
     pytest.param([Broken(), 1], '["<Broken: ValueError>",1]', id="broken __iter__"),
     pytest.param([Mute(), 1], '["<Mute: ValueError>",1]', id="broken __str__"),
@@ -334,7 +391,11 @@ PLAIN = [
     pytest.param(BrokenList([1]), '"<BrokenList: ValueError>"', id="broken list"),
     pytest.param(BrokenDict(a=1), '"<BrokenDict: ValueError>"', id="broken dict"),
     pytest.param("lone \ud83d.", "lone \ufffd.", id="lone surrogate"),
-    pytest.param({"\udce9": ["\ud83d\ude00"]}, '{"\ufffd":["😀"]}', id="surrogate inside, and a pair"),
+    pytest.param(
+        {"\udce9": ["\ud83d\ude00"]},
+        '{"\ufffd":["😀"]}',
+        id="surrogate inside, and a pair",
+    ),
     pytest.param(10**4_000, "1" + "0" * 4_000, id="an integer as long as Python reads"),
     pytest.param([10**5_000], '["<integer of 16,610 bits>"]', id="a longer one"),
 ]
@@ -363,7 +424,13 @@ def test_an_endless_iterator_is_cut() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [Item(name="x", extra=itertools.count()), Point(1, itertools.count()), Bag(itertools.count())], ids=type
+    "value",
+    [
+        Item(name="x", extra=itertools.count()),
+        Point(1, itertools.count()),
+        Bag(itertools.count()),
+    ],
+    ids=type,
 )
 def test_an_endless_iterator_inside_is_cut(value: object) -> None:
     assert '999,"… [cut after 1,000 items] …"]' in render(value)
@@ -399,8 +466,10 @@ def test_depth_is_bounded() -> None:
         deep = deep.pop()  # type: ignore[assignment]
 
 
-def test_shared_parts_do_not_multiply_without_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolkit.rendering._MOST_NODES", 10_000)
+def test_shared_parts_do_not_multiply_without_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("toolkit.calls.rendering._MOST_NODES", 10_000)
     bomb: list[object] = ["lol"]
     for _ in range(60):
         bomb = [bomb] * 10
@@ -409,8 +478,10 @@ def test_shared_parts_do_not_multiply_without_bound(monkeypatch: pytest.MonkeyPa
     assert json.loads(text)["…"] == "… [the rest is left out] …"
 
 
-def test_a_long_text_held_often_does_not_multiply_without_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolkit.rendering._MOST_NODES", 10_000)
+def test_a_long_text_held_often_does_not_multiply_without_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("toolkit.calls.rendering._MOST_NODES", 10_000)
     assert len(render(["x" * 10_000] * 9_000, limit=10**9)) < 1_000_000
 
 
@@ -453,9 +524,36 @@ def test_what_fits_is_whole() -> None:
 # Properties
 
 SCALARS = st.one_of(
-    *(st.none(), st.booleans(), st.integers(), st.floats(), st.decimals(), st.datetimes(), st.timedeltas(), st.uuids()),
-    *(st.text(st.characters()), st.text("\ud83d\ude00\udce9a"), st.binary(max_size=8), st.complex_numbers()),
-    st.sampled_from([Colour.RED, Level.HIGH, Size.BIG, Loud("x"), Odd(1), ..., NotImplemented, int, len, json]),
+    *(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.floats(),
+        st.decimals(),
+        st.datetimes(),
+        st.timedeltas(),
+        st.uuids(),
+    ),
+    *(
+        st.text(st.characters()),
+        st.text("\ud83d\ude00\udce9a"),
+        st.binary(max_size=8),
+        st.complex_numbers(),
+    ),
+    st.sampled_from(
+        [
+            Colour.RED,
+            Level.HIGH,
+            Size.BIG,
+            Loud("x"),
+            Odd(1),
+            ...,
+            NotImplemented,
+            int,
+            len,
+            json,
+        ]
+    ),
     st.sampled_from(["Bare", "Broken", "Mute", "Account", "Table"]).map(
         lambda name: globals()[
             name
@@ -463,7 +561,15 @@ SCALARS = st.one_of(
     ),
     st.builds(ValueError, st.text()),
 )
-HASHABLE = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.binary(), st.just(Colour.RED))
+HASHABLE = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(),
+    st.binary(),
+    st.just(Colour.RED),
+)
 VALUES = st.recursive(
     SCALARS,
     lambda inner: st.one_of(
@@ -498,7 +604,9 @@ def test_render_never_raises(value: object, limit: int) -> None:
 
 
 def connect() -> None:
-    raise RuntimeError("connect postgres://app:HUNTER2@10.0.0.5/db failed at /srv/app/x.py")
+    raise RuntimeError(
+        "connect postgres://app:HUNTER2@10.0.0.5/db failed at /srv/app/x.py"
+    )
 
 
 def lift() -> None:
@@ -573,23 +681,53 @@ class Scale:
 
 
 SPOKEN = [
-    pytest.param(connect, "The tool 't' failed: RuntimeError: connect [connection] failed at [path]", id="redacted"),
-    pytest.param(lift, "The tool 't' failed: ValueError: 90 kg is too much", id="own message"),
-    pytest.param(refuse, "City unknown, try Oslo. See /docs/cities/all", id="ToolError as is"),
+    pytest.param(
+        connect,
+        "The tool 't' failed: RuntimeError: connect [connection] failed at [path]",
+        id="redacted",
+    ),
+    pytest.param(
+        lift, "The tool 't' failed: ValueError: 90 kg is too much", id="own message"
+    ),
+    pytest.param(
+        refuse, "City unknown, try Oslo. See /docs/cities/all", id="ToolError as is"
+    ),
     pytest.param(divide, None, id="operator"),
     pytest.param(find, "The tool 't' failed: KeyError: 'b'", id="lookup"),
-    pytest.param(read, "The tool 't' failed: FileNotFoundError", id="deeper down: a file"),
-    pytest.param(parse, "The tool 't' failed: JSONDecodeError", id="deeper down: a parser"),
-    pytest.param(check, "The tool 't' failed: ValidationError", id="deeper down: pydantic"),
+    pytest.param(
+        read, "The tool 't' failed: FileNotFoundError", id="deeper down: a file"
+    ),
+    pytest.param(
+        parse, "The tool 't' failed: JSONDecodeError", id="deeper down: a parser"
+    ),
+    pytest.param(
+        check, "The tool 't' failed: ValidationError", id="deeper down: pydantic"
+    ),
     pytest.param(say_nothing, "The tool 't' failed: ValueError", id="no message"),
-    pytest.param(say_air, "The tool 't' failed: ToolError", id="ToolError without text"),
+    pytest.param(
+        say_air, "The tool 't' failed: ToolError", id="ToolError without text"
+    ),
     pytest.param(say_half, "half \ufffd", id="ToolError with a lone surrogate"),
     pytest.param(mumble, "The tool 't' failed: Mumble", id="broken message"),
-    pytest.param(call_lift, "The tool 't' failed: ValueError: 90 kg is too much", id="own helper"),
-    pytest.param(wrapped_lift, "The tool 't' failed: ValueError: 90 kg is too much", id="wrapped"),
-    pytest.param(functools.partial(lift), "The tool 't' failed: ValueError: 90 kg is too much", id="partial"),
-    pytest.param(Scale().lift, "The tool 't' failed: ValueError: 90 kg is too much", id="method"),
-    pytest.param(Scale(), "The tool 't' failed: ValueError: 90 kg is too much", id="callable object"),
+    pytest.param(
+        call_lift, "The tool 't' failed: ValueError: 90 kg is too much", id="own helper"
+    ),
+    pytest.param(
+        wrapped_lift, "The tool 't' failed: ValueError: 90 kg is too much", id="wrapped"
+    ),
+    pytest.param(
+        functools.partial(lift),
+        "The tool 't' failed: ValueError: 90 kg is too much",
+        id="partial",
+    ),
+    pytest.param(
+        Scale().lift, "The tool 't' failed: ValueError: 90 kg is too much", id="method"
+    ),
+    pytest.param(
+        Scale(),
+        "The tool 't' failed: ValueError: 90 kg is too much",
+        id="callable object",
+    ),
 ]
 
 
@@ -603,7 +741,9 @@ def test_a_reference_stands_at_the_end() -> None:
     assert explain(raised_by(lift), "t", lift, reference="3f2a") == (
         "The tool 't' failed: ValueError: 90 kg is too much (log reference 3f2a)"
     )
-    assert explain(raised_by(parse), "t", parse, reference="3f2a").endswith("JSONDecodeError (log reference 3f2a)")
+    assert explain(raised_by(parse), "t", parse, reference="3f2a").endswith(
+        "JSONDecodeError (log reference 3f2a)"
+    )
     assert "3f2a" not in explain(raised_by(refuse), "t", refuse, reference="3f2a")
 
 
@@ -611,16 +751,30 @@ def test_only_the_module_of_the_function_speaks() -> None:
     error = raised_by(lift)
     assert explain(error, "t", json.loads) == "The tool 't' failed: ValueError"
     assert explain(error, "t", None) == "The tool 't' failed: ValueError"
-    assert explain(ValueError("never raised"), "t", lift) == "The tool 't' failed: ValueError"
+    assert (
+        explain(ValueError("never raised"), "t", lift)
+        == "The tool 't' failed: ValueError"
+    )
 
 
-@pytest.mark.parametrize("name", ["__main__", None], ids=["notebook", "module without a name"])
+@pytest.mark.parametrize(
+    "name", ["__main__", None], ids=["notebook", "module without a name"]
+)
 def test_a_function_of_a_notebook_speaks(name: str | None) -> None:
     space: dict[str, Any] = {"__name__": name} if name else {}
     exec("def heat():\n    raise ValueError('too hot')", space)
-    assert explain(raised_by(space["heat"]), "t", space["heat"]) == "The tool 't' failed: ValueError: too hot"
-    assert explain(raised_by(space["heat"]), "t", lift) == "The tool 't' failed: ValueError"
-    assert explain(raised_by(space["heat"]), "t", None) == "The tool 't' failed: ValueError"
+    assert (
+        explain(raised_by(space["heat"]), "t", space["heat"])
+        == "The tool 't' failed: ValueError: too hot"
+    )
+    assert (
+        explain(raised_by(space["heat"]), "t", lift)
+        == "The tool 't' failed: ValueError"
+    )
+    assert (
+        explain(raised_by(space["heat"]), "t", None)
+        == "The tool 't' failed: ValueError"
+    )
 
 
 def test_a_wrapper_from_elsewhere_is_taken_off() -> None:
@@ -628,7 +782,9 @@ def test_a_wrapper_from_elsewhere_is_taken_off() -> None:
     exec("def wrap(f): return functools.wraps(f, assigned=())(lambda: f())", space)
     wrapped = space["wrap"](lift)
     assert wrapped.__module__ == "elsewhere"
-    assert explain(raised_by(wrapped), "t", functools.partial(wrapped)).endswith("ValueError: 90 kg is too much")
+    assert explain(raised_by(wrapped), "t", functools.partial(wrapped)).endswith(
+        "ValueError: 90 kg is too much"
+    )
 
 
 def test_wrappers_in_a_circle_end() -> None:
@@ -647,7 +803,9 @@ class Group(Exception):
 
 
 def test_a_group_tells_of_its_members() -> None:
-    group = Group(raised_by(lift), raised_by(parse), Group(raised_by(connect)), raised_by(refuse))
+    group = Group(
+        raised_by(lift), raised_by(parse), Group(raised_by(connect)), raised_by(refuse)
+    )
     assert explain(group, "t", lift) == (
         "The tool 't' failed: Group (ValueError: 90 kg is too much; JSONDecodeError; "
         "Group (RuntimeError: connect [connection] failed at [path]); City unknown, try Oslo. See /docs/cities/all)"
@@ -656,18 +814,28 @@ def test_a_group_tells_of_its_members() -> None:
 
 def test_a_group_is_bounded() -> None:
     wide = Group(*[ValueError()] * 9)
-    assert explain(wide, "t", lift) == f"The tool 't' failed: Group ({'ValueError; ' * 5}…)"
+    assert (
+        explain(wide, "t", lift)
+        == f"The tool 't' failed: Group ({'ValueError; ' * 5}…)"
+    )
     deep: BaseException = ValueError()
     for _ in range(10_000):
         deep = Group(deep)
-    assert explain(deep, "t", lift) == "The tool 't' failed: Group (Group (Group (Group)))"
+    assert (
+        explain(deep, "t", lift) == "The tool 't' failed: Group (Group (Group (Group)))"
+    )
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="no ExceptionGroup before Python 3.11")
+@pytest.mark.skipif(
+    sys.version_info < (3, 11), reason="no ExceptionGroup before Python 3.11"
+)
 def test_a_group_of_python_tells_of_its_members() -> None:
     group = ExceptionGroup("two", [raised_by(lift), raised_by(parse)])  # noqa: F821
     got = explain(group, "t", lift)
-    assert got == "The tool 't' failed: ExceptionGroup (ValueError: 90 kg is too much; JSONDecodeError)"
+    assert (
+        got
+        == "The tool 't' failed: ExceptionGroup (ValueError: 90 kg is too much; JSONDecodeError)"
+    )
 
 
 def test_explanations_are_short() -> None:
@@ -682,7 +850,8 @@ def test_explanations_are_short() -> None:
 
 
 @given(
-    message=st.one_of(st.text(), st.text("\ud83d\ude00\udce9 =:/'\"")), kind=st.sampled_from([ValueError, ToolError])
+    message=st.one_of(st.text(), st.text("\ud83d\ude00\udce9 =:/'\"")),
+    kind=st.sampled_from([ValueError, ToolError]),
 )
 def test_explain_never_raises(message: str, kind: type[Exception]) -> None:
     def fail() -> None:
@@ -702,13 +871,19 @@ def test_explain_survives_odd_errors() -> None:
             raise ValueError("no traceback")
 
     assert explain(Odd("x"), "t", lift) == "The tool 't' failed: Odd"
-    assert explain(KeyboardInterrupt(), "t", lift) == "The tool 't' failed: KeyboardInterrupt"
+    assert (
+        explain(KeyboardInterrupt(), "t", lift)
+        == "The tool 't' failed: KeyboardInterrupt"
+    )
 
 
 # Redaction: each of these holds the word HUNTER2 (or an address), and what is left of it.
 
 SECRETS = [
-    ("connect postgres://app:HUNTER2@10.0.0.5/db failed at /srv/app/x.py", "connect [connection] failed at [path]"),
+    (
+        "connect postgres://app:HUNTER2@10.0.0.5/db failed at /srv/app/x.py",
+        "connect [connection] failed at [path]",
+    ),
     ("postgresql+psycopg2://u:p@HUNTER2@h/db", "[connection]"),
     ("mongodb+srv://u:HUNTER2@c.mongodb.net/?retryWrites=true", "[connection]"),
     (
@@ -718,21 +893,48 @@ SECRETS = [
     ("https://bob:HUNTER2@example.com/x down", "[connection] down"),
     ("https://HUNTER2@github.com/a/b.git", "[connection]"),
     ("jdbc:oracle:thin:u/HUNTER2@h:1521:db", "[connection]"),
-    ('{"dsn":"postgres://u:HUNTER2@h","city":"Oslo"}', '{"dsn":"[connection]","city":"Oslo"}'),
+    (
+        '{"dsn":"postgres://u:HUNTER2@h","city":"Oslo"}',
+        '{"dsn":"[connection]","city":"Oslo"}',
+    ),
     ("Server=tcp:HUNTER2,1433;Database=x;User Id=sa;Password=HUNTER2;", "[connection]"),
     ("Driver={ODBC};Server=HUNTER2;UID=x;PWD=HUNTER2", "[connection]"),
-    ("DefaultEndpointsProtocol=https;AccountName=x;AccountKey=HUNTER2==", "[connection]"),
-    ("host=db user=app password=HUNTER2 dbname=x", "host=db user=app password=[redacted] dbname=x"),
+    (
+        "DefaultEndpointsProtocol=https;AccountName=x;AccountKey=HUNTER2==",
+        "[connection]",
+    ),
+    (
+        "host=db user=app password=HUNTER2 dbname=x",
+        "host=db user=app password=[redacted] dbname=x",
+    ),
     ("password = 'HUNTER2 x' here", "password = [redacted] here"),
     ("DB_PASSWORD=HUNTER2", "DB_PASSWORD=[redacted]"),
     ("password=HUNTER2&city=Oslo", "password=[redacted]&city=Oslo"),
-    ("https://x.org/a?city=Oslo&token=HUNTER2&x=1", "https://x.org/a?city=Oslo&token=[redacted]&x=1"),
-    ("https://hooks.slack.com/services/T0/B0/HUNTER2", "https://hooks.slack.com/services/[redacted]"),
-    ('{"password": "HUNTER2", "city": "Oslo"}', '{"password": [redacted], "city": "Oslo"}'),
-    (r'{"password":"a\"HUNTER2","city":"Oslo"}', '{"password":[redacted],"city":"Oslo"}'),
-    (r'{"a":"{\"api_key\": \"HUNTER2\", \"b\": 1}"}', r'{"a":"{\"api_key\": [redacted], \"b\": 1}"}'),
+    (
+        "https://x.org/a?city=Oslo&token=HUNTER2&x=1",
+        "https://x.org/a?city=Oslo&token=[redacted]&x=1",
+    ),
+    (
+        "https://hooks.slack.com/services/T0/B0/HUNTER2",
+        "https://hooks.slack.com/services/[redacted]",
+    ),
+    (
+        '{"password": "HUNTER2", "city": "Oslo"}',
+        '{"password": [redacted], "city": "Oslo"}',
+    ),
+    (
+        r'{"password":"a\"HUNTER2","city":"Oslo"}',
+        '{"password":[redacted],"city":"Oslo"}',
+    ),
+    (
+        r'{"a":"{\"api_key\": \"HUNTER2\", \"b\": 1}"}',
+        r'{"a":"{\"api_key\": [redacted], \"b\": 1}"}',
+    ),
     ('{"accessToken":12HUNTER2,"city":"Oslo"}', '{"accessToken":[redacted]'),
-    ('{"credentials": {"user": "x", "key": "HUNTER2"}, "b": 1}', '{"credentials": [redacted], "b": 1}'),
+    (
+        '{"credentials": {"user": "x", "key": "HUNTER2"}, "b": 1}',
+        '{"credentials": [redacted], "b": 1}',
+    ),
     ("{'apiKey': 'HUNTER2', 'city': 'Oslo'}", "{'apiKey': [redacted], 'city': 'Oslo'}"),
     ("User(password='HUNTER2', city='Oslo')", "User(password=[redacted], city='Oslo')"),
     ('{"password": "HUNTER2', '{"password": [redacted]'),
@@ -751,12 +953,24 @@ SECRETS = [
     ("user <User object at 0x7f3a20> is gone", "user <User object> is gone"),
     ("key sk-HUNTER2abcdef", "key [redacted]"),
     ("sk-proj-abcdefHUNTER2 sk-ant-api03-HUNTER2", "[redacted] [redacted]"),
-    ("ghp_HUNTER2 github_pat_HUNTER2 glpat-HUNTER2abc", "[redacted] [redacted] [redacted]"),
-    ("xoxb-HUNTER2-12 AKIAHUNTER2ABCDEFG AIzaHUNTER2abcdefghijklmnop", "[redacted] [redacted] [redacted]"),
+    (
+        "ghp_HUNTER2 github_pat_HUNTER2 glpat-HUNTER2abc",
+        "[redacted] [redacted] [redacted]",
+    ),
+    (
+        "xoxb-HUNTER2-12 AKIAHUNTER2ABCDEFG AIzaHUNTER2abcdefghijklmnop",
+        "[redacted] [redacted] [redacted]",
+    ),
     ("eyJhbGciOiJ9.HUNTER2.HUNTER2", "[redacted]"),
-    ("-----BEGIN RSA PRIVATE KEY-----\nHUNTER2\n-----END RSA PRIVATE KEY----- end", "[redacted] end"),
+    (
+        "-----BEGIN RSA PRIVATE KEY-----\nHUNTER2\n-----END RSA PRIVATE KEY----- end",
+        "[redacted] end",
+    ),
     ("-----BEGIN PRIVATE KEY-----\nHUNTER2", "[redacted]"),
-    ("No such file or directory: '/srv/HUNTER2/my file.txt'", "No such file or directory: '[path]'"),
+    (
+        "No such file or directory: '/srv/HUNTER2/my file.txt'",
+        "No such file or directory: '[path]'",
+    ),
     ("cannot open /HUNTER2/x, really", "cannot open [path], really"),
     ("open:/home/HUNTER2. Then (/var/HUNTER2)", "open:[path]. Then ([path])"),
     ("/srv/app/HUNTER2.py:12 and /HUNTER2.json", "[path] and [path]"),
@@ -777,8 +991,14 @@ SECRETS = [
     ("UPDATE HUNTER2 SET a = 1", "[sql]"),
     ("DELETE FROM HUNTER2", "[sql]"),
     ("CREATE TABLE IF NOT EXISTS HUNTER2 (a int)", "[sql]"),
-    ("DROP TABLE HUNTER2; ALTER TABLE HUNTER2 ADD x; CREATE UNIQUE INDEX HUNTER2 ON x", "[sql]; [sql]; [sql]"),
-    ("no such table\n[SQL: PRAGMA HUNTER2]\n[parameters: ('HUNTER2',)]", "no such table\n[sql]"),
+    (
+        "DROP TABLE HUNTER2; ALTER TABLE HUNTER2 ADD x; CREATE UNIQUE INDEX HUNTER2 ON x",
+        "[sql]; [sql]; [sql]",
+    ),
+    (
+        "no such table\n[SQL: PRAGMA HUNTER2]\n[parameters: ('HUNTER2',)]",
+        "no such table\n[sql]",
+    ),
     ("select * from HUNTER2", "[sql]"),
     ("select a, b from HUNTER2", "[sql]"),
     ("select a from HUNTER2 where x = 1", "[sql]"),
@@ -800,18 +1020,85 @@ def test_redact(text: str, left: str) -> None:
 
 
 HARMLESS = [
-    *("90 kg is too much", "cannot divide by zero", "City unknown, try Oslo", "Error 404: not found", ""),
-    *("the date 2024/01/02 is past", "at 12:30:45 on 2024-01-02T03:04:05Z", "10:30, 11:45:00, 1:2:3:4", "24/7"),
-    *("and/or", "he/she/they", "1/2 cup, 3/4", "1.5 / 2.5", "ratio 4:3", "A/B", "TCP/IP, N/A, w/ cheese", "~5/10"),
-    *("$1,234.56 or 12 €/kg, 5 km/h", "unit must be €/kg or $/lb", "50% off; 20 °C", "x = (a + b) / c * d // 2"),
-    *("f(x) = x^2 / (1 + x)", "5 < 6 > 4", "-5..10", "3.14.15", "version 1.2.3", "v1.2.3.4 and version 1.2.3.4"),
-    *("https://example.com/a/b/c.html?x=1&y=2#z", "see http://localhost:8080/docs.", "https://medium.com/@user/post"),
-    *("text/html and application/json", "Europe/Oslo", "</div> <br/>", "std::vector, a::b, x[::2]"),
-    *("invalid token: expected a number", "unexpected token ')'", "Unexpected token: '<'", "tokens: 300"),
-    *("max_tokens=100, total_tokens: 200", '{"token_count": 5, "session": null}', "token_usage=12", "cookies: 3 left"),
-    *("the secret of life", "Secretary: Bob Smith", "author: Ann", "Authors=3", "passport: valid", "compass: north"),
-    *("password is required", "password: must be 8 characters", "Password must be at least 8 characters"),
-    *("Authorization: required", "signature required", "access key is needed", "authentication failed"),
+    *(
+        "90 kg is too much",
+        "cannot divide by zero",
+        "City unknown, try Oslo",
+        "Error 404: not found",
+        "",
+    ),
+    *(
+        "the date 2024/01/02 is past",
+        "at 12:30:45 on 2024-01-02T03:04:05Z",
+        "10:30, 11:45:00, 1:2:3:4",
+        "24/7",
+    ),
+    *(
+        "and/or",
+        "he/she/they",
+        "1/2 cup, 3/4",
+        "1.5 / 2.5",
+        "ratio 4:3",
+        "A/B",
+        "TCP/IP, N/A, w/ cheese",
+        "~5/10",
+    ),
+    *(
+        "$1,234.56 or 12 €/kg, 5 km/h",
+        "unit must be €/kg or $/lb",
+        "50% off; 20 °C",
+        "x = (a + b) / c * d // 2",
+    ),
+    *(
+        "f(x) = x^2 / (1 + x)",
+        "5 < 6 > 4",
+        "-5..10",
+        "3.14.15",
+        "version 1.2.3",
+        "v1.2.3.4 and version 1.2.3.4",
+    ),
+    *(
+        "https://example.com/a/b/c.html?x=1&y=2#z",
+        "see http://localhost:8080/docs.",
+        "https://medium.com/@user/post",
+    ),
+    *(
+        "text/html and application/json",
+        "Europe/Oslo",
+        "</div> <br/>",
+        "std::vector, a::b, x[::2]",
+    ),
+    *(
+        "invalid token: expected a number",
+        "unexpected token ')'",
+        "Unexpected token: '<'",
+        "tokens: 300",
+    ),
+    *(
+        "max_tokens=100, total_tokens: 200",
+        '{"token_count": 5, "session": null}',
+        "token_usage=12",
+        "cookies: 3 left",
+    ),
+    *(
+        "the secret of life",
+        "Secretary: Bob Smith",
+        "author: Ann",
+        "Authors=3",
+        "passport: valid",
+        "compass: north",
+    ),
+    *(
+        "password is required",
+        "password: must be 8 characters",
+        "Password must be at least 8 characters",
+    ),
+    *(
+        "Authorization: required",
+        "signature required",
+        "access key is needed",
+        "authentication failed",
+    ),
     *(
         "the session starts at 10:30",
         "session: 2024-01-02",
@@ -826,7 +1113,11 @@ HARMLESS = [
         "api_key is missing",
         "settings.py is missing",
     ),
-    *("select a city from the list", "Please select one from below", "select red, green from the palette"),
+    *(
+        "select a city from the list",
+        "Please select one from below",
+        "select red, green from the palette",
+    ),
     *(
         "insert into the slot",
         "update the record and set it",
@@ -834,11 +1125,33 @@ HARMLESS = [
         "drop table reservations for two",
     ),
     *("Press SELECT to continue", "created a table in the view", "FROM Oslo TO Bergen"),
-    *("São Paulo, 東京, Zürich", "bob@example.com is unknown", "use \"quotes\" and 'single'", "don't / can't"),
-    *("auth method oauth2", '{"signature_required": true, "token_type": "bearer"}', "token expired yesterday"),
-    *("aa:bb:cc:dd:ee:ff", "task-management-something-long", "risk-based-approach-to-something", "Section 3.2.1"),
-    *("550e8400-e29b-41d4-a716-446655440000", "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"),
-    *("a:b:c, key: value, name=Bob", "Tel: +47 22 33 44 55", '"a" and "b/c"', r"\alpha + \\ \beta"),
+    *(
+        "São Paulo, 東京, Zürich",
+        "bob@example.com is unknown",
+        "use \"quotes\" and 'single'",
+        "don't / can't",
+    ),
+    *(
+        "auth method oauth2",
+        '{"signature_required": true, "token_type": "bearer"}',
+        "token expired yesterday",
+    ),
+    *(
+        "aa:bb:cc:dd:ee:ff",
+        "task-management-something-long",
+        "risk-based-approach-to-something",
+        "Section 3.2.1",
+    ),
+    *(
+        "550e8400-e29b-41d4-a716-446655440000",
+        "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+    ),
+    *(
+        "a:b:c, key: value, name=Bob",
+        "Tel: +47 22 33 44 55",
+        '"a" and "b/c"',
+        r"\alpha + \\ \beta",
+    ),
 ]
 
 
@@ -848,8 +1161,14 @@ def test_what_is_harmless_stays(text: str) -> None:
 
 
 def test_a_very_long_text_loses_its_end() -> None:
-    assert redact("https://app:HUNTER2@host" + "x" * 100_000) == " … [the rest is left out] …"
-    assert redact("word " * 9_998 + "https://app:HUNTER2@host") == f"{'word ' * 9_997}word … [the rest is left out] …"
+    assert (
+        redact("https://app:HUNTER2@host" + "x" * 100_000)
+        == " … [the rest is left out] …"
+    )
+    assert (
+        redact("word " * 9_998 + "https://app:HUNTER2@host")
+        == f"{'word ' * 9_997}word … [the rest is left out] …"
+    )
 
 
 @pytest.mark.parametrize(
@@ -872,7 +1191,16 @@ def test_a_very_long_text_loses_its_end() -> None:
             "\\",
             "C:\\a",
         ),
-        *("password ", 'password="', "password:'\\", "token", "token=&", '"token":[', "-----BEGIN A-----", "cookie:"),
+        *(
+            "password ",
+            'password="',
+            "password:'\\",
+            "token",
+            "token=&",
+            '"token":[',
+            "-----BEGIN A-----",
+            "cookie:",
+        ),
         *(
             "http://",
             "http://a:",

@@ -13,7 +13,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolkit import Message, Reply, RunResult, ScriptedModel, ToolCall, ToolRegistry, ToolResult, Usage, tool
+from helpers import encode as encode_for
+from toolkit import (
+    Message,
+    Reply,
+    RunResult,
+    ScriptedModel,
+    ToolCall,
+    ToolRegistry,
+    ToolResult,
+    Usage,
+    tool,
+)
 from toolkit import run_agent_with_tools as run_agent
 from toolkit.dialects import responses
 from toolkit.dialects.responses import Assembly, decode
@@ -40,7 +51,7 @@ def clock(zone: str = "UTC") -> str:
 
 
 def encode(*messages: Message, tools: Any = (), **asked: Any) -> dict[str, Any]:
-    return responses.encode(messages, list(tools), model="m", **asked)
+    return encode_for(responses, messages, list(tools), **asked)
 
 
 def items(*messages: Message, **asked: Any) -> list[dict[str, Any]]:
@@ -48,21 +59,47 @@ def items(*messages: Message, **asked: Any) -> list[dict[str, Any]]:
 
 
 def response(*output: Any, **rest: Any) -> dict[str, Any]:
-    return {"id": "resp_1", "object": "response", "status": "completed", "output": list(output), **rest}
+    return {
+        "id": "resp_1",
+        "object": "response",
+        "status": "completed",
+        "output": list(output),
+        **rest,
+    }
 
 
 def text_item(text: str, **extra: Any) -> dict[str, Any]:
     content = [{"type": "output_text", "text": text}]
-    return {"type": "message", "id": "msg_1", "role": "assistant", "content": content, **extra}
+    return {
+        "type": "message",
+        "id": "msg_1",
+        "role": "assistant",
+        "content": content,
+        **extra,
+    }
 
 
-def call_item(name: str = "clock", arguments: Any = "{}", call_id: str = "c1", **extra: Any) -> dict[str, Any]:
-    item = {"type": "function_call", "id": f"fc_{call_id}", "call_id": call_id, "name": name, "arguments": arguments}
+def call_item(
+    name: str = "clock", arguments: Any = "{}", call_id: str = "c1", **extra: Any
+) -> dict[str, Any]:
+    item = {
+        "type": "function_call",
+        "id": f"fc_{call_id}",
+        "call_id": call_id,
+        "name": name,
+        "arguments": arguments,
+    }
     return item | extra
 
 
 def reasoning_item(**extra: Any) -> dict[str, Any]:
-    return {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA", **extra}
+    return {
+        "type": "reasoning",
+        "id": "rs_1",
+        "summary": [],
+        "encrypted_content": "gAAA",
+        **extra,
+    }
 
 
 def output_item(call_id: str, output: str) -> dict[str, Any]:
@@ -72,7 +109,9 @@ def output_item(call_id: str, output: str) -> dict[str, Any]:
 def played(*bodies: Mapping[str, Any], **options: Any) -> RunResult:
     """A run in which the model answers with these bodies, and then with "done"."""
     tools = ToolRegistry([tool(forecast), clock])
-    return run_agent("q", model=ScriptedModel([*map(decode, bodies), "done"]), tools=tools, **options)
+    return run_agent(
+        "q", model=ScriptedModel([*map(decode, bodies), "done"]), tools=tools, **options
+    )
 
 
 # Requests
@@ -80,7 +119,11 @@ def played(*bodies: Mapping[str, Any], **options: Any) -> RunResult:
 
 def test_a_request() -> None:
     messages = (Message("system", "be brief"), Message("system", "in prose"), USER)
-    assert encode(*messages, tools=ToolRegistry([clock]), options={"temperature": 0, "max_output_tokens": 9}) == {
+    assert encode(
+        *messages,
+        tools=ToolRegistry([clock]),
+        options={"temperature": 0, "max_output_tokens": 9},
+    ) == {
         "model": "m",
         "instructions": "be brief\n\nin prose",
         "input": [ASKED],
@@ -91,7 +134,10 @@ def test_a_request() -> None:
                 "type": "function",
                 "name": "clock",
                 "description": "The time in a zone.",
-                "parameters": {"type": "object", "properties": {"zone": {"type": "string", "default": "UTC"}}},
+                "parameters": {
+                    "type": "object",
+                    "properties": {"zone": {"type": "string", "default": "UTC"}},
+                },
                 "strict": False,
             }
         ],
@@ -105,7 +151,12 @@ def test_strict_is_said_in_any_case() -> None:
     def save(order: dict[str, Any]) -> str:  # has no strict form
         return str(order)
 
-    found = {entry["name"]: entry for entry in encode(USER, tools=ToolRegistry([locate, save]), strict=True)["tools"]}
+    found = {
+        entry["name"]: entry
+        for entry in encode(USER, tools=ToolRegistry([locate, save]), strict=True)[
+            "tools"
+        ]
+    }
     assert found["locate"]["strict"] is True
     assert found["locate"]["parameters"]["additionalProperties"] is False
     assert found["save"]["strict"] is False
@@ -123,11 +174,18 @@ CHOICES = {
 @pytest.mark.parametrize(("choice", "on_the_wire"), CHOICES.items(), ids=CHOICES)
 def test_a_tool_choice(choice: str, on_the_wire: Any) -> None:
     registry = ToolRegistry([clock, tool(name="the time!")(forecast)])
-    assert encode(USER, tools=registry, tool_choice=choice).get("tool_choice") == on_the_wire
+    assert (
+        encode(USER, tools=registry, tool_choice=choice).get("tool_choice")
+        == on_the_wire
+    )
 
 
 def test_without_tools_nothing_speaks_of_tools() -> None:
-    body = encode(USER, tool_choice="required", options={"parallel_tool_calls": False, "tools": []})
+    body = encode(
+        USER,
+        tool_choice="required",
+        options={"parallel_tool_calls": False, "tools": []},
+    )
     assert body == {"model": "m", "input": [ASKED]}
 
 
@@ -154,15 +212,25 @@ def test_a_conversation_of_another_wire_is_written_anew() -> None:
     assert items(USER, said, results, Message("assistant", "")) == [
         ASKED,
         {"role": "assistant", "content": "so"},
-        {"type": "function_call", "call_id": "a", "name": "clock", "arguments": '{"zone":"CET"}'},
+        {
+            "type": "function_call",
+            "call_id": "a",
+            "name": "clock",
+            "arguments": '{"zone":"CET"}',
+        },
         output_item("a", "noon"),
     ]
 
 
 def test_a_long_id_of_another_wire_is_shortened_alike_in_call_and_result() -> None:
     ids = ("toolu_" + "x" * 80, "toolu_" + "x" * 79 + "y")
-    said = Message("assistant", tool_calls=tuple(ToolCall(given, "clock") for given in ids))
-    calls_and_results = items(said, Message("tool", tool_results=tuple(ToolResult(given, "noon") for given in ids)))
+    said = Message(
+        "assistant", tool_calls=tuple(ToolCall(given, "clock") for given in ids)
+    )
+    calls_and_results = items(
+        said,
+        Message("tool", tool_results=tuple(ToolResult(given, "noon") for given in ids)),
+    )
     sent = [item["call_id"] for item in calls_and_results]
     assert sent[:2] == sent[2:]
     assert len(set(sent)) == 2
@@ -177,29 +245,56 @@ def test_items_are_echoed_in_their_places() -> None:
     result = played(body)
     reasoning, message, *calls = copy.deepcopy(body["output"])
     del reasoning["status"]
-    results = [output_item("call_qA1", "sun in Köln"), output_item("call_qA2", "sun in Lima")]
+    results = [
+        output_item("call_qA1", "sun in Köln"),
+        output_item("call_qA2", "sun in Lima"),
+    ]
     assert items(*result.messages[1:-1]) == [reasoning, message, *calls, *results]
-    assert [call.arguments for call in result.calls] == [{"place": "Köln"}, {"place": "Lima", "days": 3}]
+    assert [call.arguments for call in result.calls] == [
+        {"place": "Köln"},
+        {"place": "Lima", "days": 3},
+    ]
 
 
 def test_reasoning_stands_before_its_call() -> None:
     body = recorded("reasoning_before_call")["body"]
     sent = items(*played(body).messages[1:-1], options={"store": False})
-    assert [item["type"] for item in sent] == ["reasoning", "function_call", "function_call_output"]
-    assert sent[0] == {"type": "reasoning", "id": "rs_61f1", "summary": [], "encrypted_content": "gAAAAABlcnN0"}
+    assert [item["type"] for item in sent] == [
+        "reasoning",
+        "function_call",
+        "function_call_output",
+    ]
+    assert sent[0] == {
+        "type": "reasoning",
+        "id": "rs_61f1",
+        "summary": [],
+        "encrypted_content": "gAAAAABlcnN0",
+    }
     assert sent[1]["id"] == "fc_61f2"
     assert sent[1]["call_id"] == sent[2]["call_id"] == "call_qD1"
 
 
 def test_what_is_null_is_left_out() -> None:
-    message = decode(response(call_item(status=None), text_item("so", phase=None))).message
-    assert [item.keys() & {"status", "phase"} for item in items(message)] == [set(), set()]
+    message = decode(
+        response(call_item(status=None), text_item("so", phase=None))
+    ).message
+    assert [item.keys() & {"status", "phase"} for item in items(message)] == [
+        set(),
+        set(),
+    ]
 
 
 def changed(message: Message, **change: Any) -> Message:
     (call,) = message.tool_calls
-    made = {"id": call.id, "name": call.name, "arguments": call.arguments, "raw": call.raw} | change
-    return Message("assistant", message.text, (ToolCall(**made),), opaque=message.opaque)
+    made = {
+        "id": call.id,
+        "name": call.name,
+        "arguments": call.arguments,
+        "raw": call.raw,
+    } | change
+    return Message(
+        "assistant", message.text, (ToolCall(**made),), opaque=message.opaque
+    )
 
 
 @pytest.mark.parametrize(
@@ -207,9 +302,17 @@ def changed(message: Message, **change: Any) -> Message:
     [
         pytest.param({"arguments": {"zone": "CET"}}, '{"zone": "CE', id="as it came"),
         pytest.param({"problem": "cut off"}, "{}", id="not to be read"),
-        pytest.param({"arguments": {"zone": "CET"}, "repairs": ("code_fence",)}, '{"zone":"CET"}', id="repaired"),
+        pytest.param(
+            {"arguments": {"zone": "CET"}, "repairs": ("code_fence",)},
+            '{"zone":"CET"}',
+            id="repaired",
+        ),
         pytest.param({"raw": "", "arguments": {}}, "{}", id="empty"),
-        pytest.param({"raw": {"zone": "CET"}, "arguments": {"zone": "CET"}}, '{"zone":"CET"}', id="an object"),
+        pytest.param(
+            {"raw": {"zone": "CET"}, "arguments": {"zone": "CET"}},
+            '{"zone":"CET"}',
+            id="an object",
+        ),
     ],
 )
 def test_arguments_on_their_way_back(change: dict[str, Any], kept: str) -> None:
@@ -220,58 +323,111 @@ def test_arguments_on_their_way_back(change: dict[str, Any], kept: str) -> None:
 
 
 def test_a_call_whose_id_was_made_unique_is_no_longer_the_servers_item() -> None:
-    message = changed(decode(response(call_item(status="completed"))).message, id="k2m4p6q8r")
+    message = changed(
+        decode(response(call_item(status="completed"))).message, id="k2m4p6q8r"
+    )
     assert items(message) == [
-        {"type": "function_call", "call_id": "k2m4p6q8r", "name": "clock", "arguments": "{}", "status": "completed"}
+        {
+            "type": "function_call",
+            "call_id": "k2m4p6q8r",
+            "name": "clock",
+            "arguments": "{}",
+            "status": "completed",
+        }
     ]
 
 
 def test_equal_ids_of_two_calls_are_parted() -> None:
-    body = response(call_item(arguments='{"zone":"A"}'), call_item(arguments='{"zone":"B"}'))
+    body = response(
+        call_item(arguments='{"zone":"A"}'), call_item(arguments='{"zone":"B"}')
+    )
     calls = items(*played(body).messages[1:-1])
     assert calls[0]["call_id"] != calls[1]["call_id"]
-    assert [item["call_id"] for item in calls[:2]] == [item["call_id"] for item in calls[2:]]
+    assert [item["call_id"] for item in calls[:2]] == [
+        item["call_id"] for item in calls[2:]
+    ]
     assert [item["output"] for item in calls[2:]] == ["noon A", "noon B"]
     assert len([item for item in calls if "id" in item]) == 1
 
 
 def test_one_call_that_held_two_is_echoed_as_two() -> None:
-    uses = [{"recipient_name": "functions.clock", "parameters": {"zone": name}} for name in ("A", "B")]
+    uses = [
+        {"recipient_name": "functions.clock", "parameters": {"zone": name}}
+        for name in ("A", "B")
+    ]
     both = call_item("multi_tool_use.parallel", json.dumps({"tool_uses": uses}))
     body = response(reasoning_item(), both, text_item("so"))
     sent = items(*played(body).messages[1:-1])
-    kinds = ["reasoning", "function_call", "function_call", "message", "function_call_output", "function_call_output"]
+    kinds = [
+        "reasoning",
+        "function_call",
+        "function_call",
+        "message",
+        "function_call_output",
+        "function_call_output",
+    ]
     assert [item["type"] for item in sent] == kinds
     assert [item["arguments"] for item in sent[1:3]] == ['{"zone":"A"}', '{"zone":"B"}']
-    assert [item["call_id"] for item in sent[1:3]] == [item["call_id"] for item in sent[4:]]
+    assert [item["call_id"] for item in sent[1:3]] == [
+        item["call_id"] for item in sent[4:]
+    ]
 
 
 def test_calls_found_in_the_text_are_added_to_its_items() -> None:
     message = decode(response(reasoning_item(), text_item("so"))).message
-    leaked = Message("assistant", "", (ToolCall("n1", "clock", {}, "{}", ("leaked",)),), opaque=message.opaque)
-    assert [item["type"] for item in items(leaked)] == ["reasoning", "message", "function_call"]
+    leaked = Message(
+        "assistant",
+        "",
+        (ToolCall("n1", "clock", {}, "{}", ("leaked",)),),
+        opaque=message.opaque,
+    )
+    assert [item["type"] for item in items(leaked)] == [
+        "reasoning",
+        "message",
+        "function_call",
+    ]
 
 
 def test_reasoning_that_nothing_follows_stays_away() -> None:
-    body = response(reasoning_item(), status="incomplete", incomplete_details={"reason": "max_output_tokens"})
-    assert items(decode(body).message, Message("user", "go on")) == [{"role": "user", "content": "go on"}]
+    body = response(
+        reasoning_item(),
+        status="incomplete",
+        incomplete_details={"reason": "max_output_tokens"},
+    )
+    assert items(decode(body).message, Message("user", "go on")) == [
+        {"role": "user", "content": "go on"}
+    ]
 
 
 @pytest.mark.parametrize(
     ("store", "left"),
     [
-        pytest.param(True, [("rs_1", "reasoning"), ("fc_c1", "function_call"), ("msg_1", "message")], id="kept"),
-        pytest.param(False, [(None, "function_call"), (None, "message")], id="not kept"),
+        pytest.param(
+            True,
+            [("rs_1", "reasoning"), ("fc_c1", "function_call"), ("msg_1", "message")],
+            id="kept",
+        ),
+        pytest.param(
+            False, [(None, "function_call"), (None, "message")], id="not kept"
+        ),
     ],
 )
-def test_reasoning_without_its_content_is_found_only_where_the_server_keeps_it(store: bool, left: list[Any]) -> None:
-    body = response(reasoning_item(encrypted_content=None), call_item(), text_item("so"))
+def test_reasoning_without_its_content_is_found_only_where_the_server_keeps_it(
+    store: bool, left: list[Any]
+) -> None:
+    body = response(
+        reasoning_item(encrypted_content=None), call_item(), text_item("so")
+    )
     sent = items(decode(body).message, options={"store": store})
     assert [(item.get("id"), item["type"]) for item in sent] == left
 
 
 def test_history_is_not_changed() -> None:
-    message = decode(response(reasoning_item(encrypted_content=None, status="completed"), call_item())).message
+    message = decode(
+        response(
+            reasoning_item(encrypted_content=None, status="completed"), call_item()
+        )
+    ).message
     before = copy.deepcopy(message)
     encode(message, options={"store": False})
     assert message == before
@@ -283,26 +439,44 @@ THOUGHT = {"effort": "low"}
 ENCRYPTED = ["reasoning.encrypted_content"]
 STATES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "nothing said": ({}, {}),
-    "reasoning": ({"reasoning": THOUGHT}, {"reasoning": THOUGHT, "store": False, "include": ENCRYPTED}),
-    "reasoning that the server keeps": ({"reasoning": THOUGHT, "store": True}, {"reasoning": THOUGHT, "store": True}),
+    "reasoning": (
+        {"reasoning": THOUGHT},
+        {"reasoning": THOUGHT, "store": False, "include": ENCRYPTED},
+    ),
+    "reasoning that the server keeps": (
+        {"reasoning": THOUGHT, "store": True},
+        {"reasoning": THOUGHT, "store": True},
+    ),
     "reasoning, and more to include": (
         {"reasoning": THOUGHT, "include": ["web_search_call.results", *ENCRYPTED]},
-        {"reasoning": THOUGHT, "store": False, "include": ["web_search_call.results", *ENCRYPTED]},
+        {
+            "reasoning": THOUGHT,
+            "store": False,
+            "include": ["web_search_call.results", *ENCRYPTED],
+        },
     ),
     "nothing kept": ({"store": False}, {"store": False}),
-    "an id of the caller's": ({"previous_response_id": "resp_0"}, {"previous_response_id": "resp_0"}),
+    "an id of the caller's": (
+        {"previous_response_id": "resp_0"},
+        {"previous_response_id": "resp_0"},
+    ),
     "the server's state, at first": ({"previous_response_id": True}, {}),
     "the server's state, with reasoning": (
         {"previous_response_id": True, "reasoning": THOUGHT},
         {"reasoning": THOUGHT},
     ),
-    "the server's state, refused": ({"previous_response_id": True, "store": False}, {"store": False}),
+    "the server's state, refused": (
+        {"previous_response_id": True, "store": False},
+        {"store": False},
+    ),
     "not the server's state": ({"previous_response_id": False}, {}),
 }
 
 
 @pytest.mark.parametrize(("options", "fields"), STATES.values(), ids=STATES)
-def test_who_keeps_the_conversation(options: dict[str, Any], fields: dict[str, Any]) -> None:
+def test_who_keeps_the_conversation(
+    options: dict[str, Any], fields: dict[str, Any]
+) -> None:
     before = copy.deepcopy(options)
     assert encode(USER, options=options) == {"model": "m", "input": [ASKED], **fields}
     assert options == before
@@ -342,14 +516,18 @@ UNKEPT = decode(response(call_item(), store=False)).message
 def test_the_server_is_sent_what_it_does_not_know(
     messages: tuple[Message, ...], previous: str | None, sent: list[Any]
 ) -> None:
-    body = encode(Message("system", "be brief"), *messages, options={"previous_response_id": True})
+    body = encode(
+        Message("system", "be brief"), *messages, options={"previous_response_id": True}
+    )
     assert body["input"] == sent
     assert body.get("previous_response_id") == previous
     assert body["instructions"] == "be brief"  # these are not kept
 
 
 def test_a_server_that_keeps_nothing_is_sent_all() -> None:
-    body = encode(USER, SAID, RESULT, options={"previous_response_id": True, "store": False})
+    body = encode(
+        USER, SAID, RESULT, options={"previous_response_id": True, "store": False}
+    )
     assert "previous_response_id" not in body
     assert body["input"] == items(USER, SAID, RESULT)
 
@@ -383,7 +561,11 @@ REPLIES: dict[str, tuple[dict[str, Any], str, str]] = {
 @pytest.mark.parametrize(("body", "text", "finish"), REPLIES.values(), ids=REPLIES)
 def test_a_reply(body: dict[str, Any], text: str, finish: str) -> None:
     reply = decode(body)
-    assert (reply.message.text, reply.finish, reply.message.tool_calls) == (text, finish, ())
+    assert (reply.message.text, reply.finish, reply.message.tool_calls) == (
+        text,
+        finish,
+        (),
+    )
 
 
 def test_usage_and_calls() -> None:
@@ -400,10 +582,14 @@ def test_usage_and_calls() -> None:
 
 def test_a_call_without_arguments() -> None:
     for item in (call_item(arguments=None), call_item(arguments="")):
-        assert decode(response(item)).message.tool_calls == (ToolCall("c1", "clock", raw=""),)
+        assert decode(response(item)).message.tool_calls == (
+            ToolCall("c1", "clock", raw=""),
+        )
 
 
-@pytest.mark.parametrize("usage", [None, [], {"input_tokens": None, "output_tokens_details": "?"}], ids=repr)
+@pytest.mark.parametrize(
+    "usage", [None, [], {"input_tokens": None, "output_tokens_details": "?"}], ids=repr
+)
 def test_usage_that_tells_nothing(usage: Any) -> None:
     assert decode(response(usage=usage)).usage == Usage()
 
@@ -422,7 +608,9 @@ FAILURES: dict[str, tuple[Any, str, int | None]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("body", "complaint", "status"), FAILURES.values(), ids=FAILURES)
+@pytest.mark.parametrize(
+    ("body", "complaint", "status"), FAILURES.values(), ids=FAILURES
+)
 def test_no_reply(body: Any, complaint: str, status: int | None) -> None:
     with pytest.raises(MalformedReply, match=complaint) as raised:
         decode(body)
@@ -445,7 +633,10 @@ def test_a_cut_call_does_not_run() -> None:
     assert call.is_error
     assert "cut off" in call.content
     sent = items(*result.messages[1:-1])
-    assert [item.get("arguments", item.get("call_id")) for item in sent] == ["{}", "call_qB1"]
+    assert [item.get("arguments", item.get("call_id")) for item in sent] == [
+        "{}",
+        "call_qB1",
+    ]
 
 
 def test_a_filtered_call_ends_the_run() -> None:
@@ -464,7 +655,9 @@ def test_the_providers_own_tool_is_echoed_and_not_run() -> None:
 
 def test_a_saved_run_goes_on() -> None:
     result = played(recorded("reasoning_text_and_calls")["body"])
-    assert items(*RunResult.from_json(result.to_json()).messages) == items(*result.messages)
+    assert items(*RunResult.from_json(result.to_json()).messages) == items(
+        *result.messages
+    )
 
 
 # Streams
@@ -487,7 +680,9 @@ def test_events_make_the_body_that_would_have_come_unstreamed(name: str) -> None
 
 def test_an_end_without_items() -> None:
     body, text = assembled(recorded("empty_end")["events"])
-    reasoning, message, call, *_ = recorded("reasoning_text_and_calls")["body"]["output"]
+    reasoning, message, call, *_ = recorded("reasoning_text_and_calls")["body"][
+        "output"
+    ]
     assert body["output"] == [reasoning, message, call]
     assert decode(body).usage.input_tokens == 83
     assert text == "Ich schaue nach: Köln 🌦"
@@ -495,15 +690,24 @@ def test_an_end_without_items() -> None:
 
 def unfinished(events: list[dict[str, Any]], **end: Any) -> list[dict[str, Any]]:
     """The events without those that finish items, and with another end."""
-    left = [event for event in events if not event["type"].endswith((".done", "completed", "incomplete"))]
+    left = [
+        event
+        for event in events
+        if not event["type"].endswith((".done", "completed", "incomplete"))
+    ]
     return [*left, {"type": "response.incomplete", "response": {"id": "resp_1", **end}}]
 
 
 def test_items_that_the_end_has_cut_are_put_together_from_their_pieces() -> None:
-    body, _ = assembled(unfinished(recorded("reasoning_text_and_calls")["events"], output=[]))
+    body, _ = assembled(
+        unfinished(recorded("reasoning_text_and_calls")["events"], output=[])
+    )
     reply = decode(body)
     assert (reply.finish, reply.message.text) == ("length", "Ich schaue nach: Köln 🌦")
-    assert [call.raw for call in reply.message.tool_calls] == ['{"place":"Köln"}', '{"place":"Lima","days":3}']
+    assert [call.raw for call in reply.message.tool_calls] == [
+        '{"place":"Köln"}',
+        '{"place":"Lima","days":3}',
+    ]
     assert [call.id for call in reply.message.tool_calls] == ["call_qA1", "call_qA2"]
     # Half an encrypted content is none.
     assert items(reply.message, options={"store": False})[0]["type"] == "message"
@@ -511,7 +715,9 @@ def test_items_that_the_end_has_cut_are_put_together_from_their_pieces() -> None
 
 def test_items_that_the_end_alone_tells_whole() -> None:
     recording = recorded("reasoning_text_and_calls")
-    body, _ = assembled(unfinished(recording["events"], output=recording["body"]["output"]))
+    body, _ = assembled(
+        unfinished(recording["events"], output=recording["body"]["output"])
+    )
     assert body["output"] == recording["body"]["output"]
 
 
@@ -524,10 +730,20 @@ def test_a_cut_refusal() -> None:
 
 def test_pieces_whose_item_was_never_announced() -> None:
     delta = {"type": "response.output_text.delta", "output_index": 0, "delta": "so"}
-    arguments = {"type": "response.function_call_arguments.delta", "output_index": 1, "delta": "{}"}
-    body, _ = assembled([delta, arguments, {"type": "response.completed", "response": {}}])
+    arguments = {
+        "type": "response.function_call_arguments.delta",
+        "output_index": 1,
+        "delta": "{}",
+    }
+    body, _ = assembled(
+        [delta, arguments, {"type": "response.completed", "response": {}}]
+    )
     reply = decode(body)
-    said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "so"}]}
+    said = {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "so"}],
+    }
     assert body["output"] == [said, {"type": "function_call", "arguments": "{}"}]
     assert (reply.message.text, reply.finish) == ("so", "stop")
     assert reply.message.tool_calls == (ToolCall("", "", raw="{}"),)
@@ -553,9 +769,13 @@ ERRORS: dict[str, tuple[dict[str, Any], str, int | None]] = {
 
 
 @pytest.mark.parametrize(("event", "complaint", "status"), ERRORS.values(), ids=ERRORS)
-def test_an_event_that_tells_of_an_error(event: dict[str, Any], complaint: str, status: int | None) -> None:
+def test_an_event_that_tells_of_an_error(
+    event: dict[str, Any], complaint: str, status: int | None
+) -> None:
     assembly = Assembly()
-    assembly.add({"type": "response.output_text.delta", "output_index": 0, "delta": "Once"})
+    assembly.add(
+        {"type": "response.output_text.delta", "output_index": 0, "delta": "Once"}
+    )
     with pytest.raises(MalformedReply, match=complaint) as raised:
         assembly.add(event)
     assert raised.value.status == status
@@ -569,7 +789,12 @@ def test_a_stream_that_ends_early(length: int) -> None:
 
 def test_events_of_a_later_version_are_passed_over() -> None:
     events = recorded("refusal")["events"]
-    odd = [{"type": "response.new_thing.delta", "delta": "?", "error": "?"}, {"type": ["?"]}, {}, {"delta": "?"}]
+    odd = [
+        {"type": "response.new_thing.delta", "delta": "?", "error": "?"},
+        {"type": ["?"]},
+        {},
+        {"delta": "?"},
+    ]
     noisy = [one for event in events for one in (*odd, event)]
     assert assembled(noisy) == assembled(events)
 
@@ -577,18 +802,61 @@ def test_events_of_a_later_version_are_passed_over() -> None:
 # Whatever a server sends
 
 KEYS = [
-    *("type", "id", "call_id", "name", "arguments", "content", "text", "refusal", "encrypted_content", "status"),
-    *("output", "error", "code", "message", "usage", "incomplete_details", "reason", "store"),
+    *(
+        "type",
+        "id",
+        "call_id",
+        "name",
+        "arguments",
+        "content",
+        "text",
+        "refusal",
+        "encrypted_content",
+        "status",
+    ),
+    *(
+        "output",
+        "error",
+        "code",
+        "message",
+        "usage",
+        "incomplete_details",
+        "reason",
+        "store",
+    ),
     *("response", "item", "delta", "output_index"),
 ]
 WORDS = [
-    *("message", "function_call", "reasoning", "completed", "incomplete", "failed", "content_filter", "error", "{}"),
-    *("response.completed", "response.failed", "response.output_item.added", "response.output_item.done"),
-    *("response.output_text.delta", "response.refusal.delta", "response.function_call_arguments.delta"),
+    *(
+        "message",
+        "function_call",
+        "reasoning",
+        "completed",
+        "incomplete",
+        "failed",
+        "content_filter",
+        "error",
+        "{}",
+    ),
+    *(
+        "response.completed",
+        "response.failed",
+        "response.output_item.added",
+        "response.output_item.done",
+    ),
+    *(
+        "response.output_text.delta",
+        "response.refusal.delta",
+        "response.function_call_arguments.delta",
+    ),
 ]
 VALUES = st.sampled_from([None, True, 0, 1, 2.5, "", "?", [], {}, [None], [{}], *WORDS])
 OBJECTS = st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=6)
-ITEMS = st.dictionaries(st.sampled_from(KEYS), VALUES | OBJECTS | st.lists(VALUES | OBJECTS, max_size=2), max_size=6)
+ITEMS = st.dictionaries(
+    st.sampled_from(KEYS),
+    VALUES | OBJECTS | st.lists(VALUES | OBJECTS, max_size=2),
+    max_size=6,
+)
 OUTPUTS = st.lists(ITEMS | VALUES, max_size=4)
 BODIES = st.builds(lambda rest, output: {**rest, "output": output}, ITEMS, OUTPUTS)
 
@@ -601,15 +869,26 @@ def read(body: Any) -> Reply | None:
 
 
 @given(BODIES | VALUES, st.booleans(), st.booleans())
-def test_no_body_breaks_the_decoder_or_the_next_request(body: Any, store: bool, previous: bool) -> None:
+def test_no_body_breaks_the_decoder_or_the_next_request(
+    body: Any, store: bool, previous: bool
+) -> None:
     if reply := read(body):
-        asked = encode(reply.message, options={"store": store, "previous_response_id": previous})
+        asked = encode(
+            reply.message, options={"store": store, "previous_response_id": previous}
+        )
         kinds = [item.get("type") for item in asked["input"]]
         assert previous or kinds.count("function_call") == len(reply.message.tool_calls)
-        assert all(item["arguments"] for item in asked["input"] if item.get("type") == "function_call")
+        assert all(
+            item["arguments"]
+            for item in asked["input"]
+            if item.get("type") == "function_call"
+        )
 
 
-EVENTS = st.builds(lambda rest, kind: {**rest, "type": kind}, ITEMS, st.sampled_from(WORDS)) | VALUES
+EVENTS = (
+    st.builds(lambda rest, kind: {**rest, "type": kind}, ITEMS, st.sampled_from(WORDS))
+    | VALUES
+)
 
 
 @given(st.lists(EVENTS, max_size=5), OUTPUTS)

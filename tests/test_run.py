@@ -77,11 +77,21 @@ def test_a_question_and_its_answer(run: Runner) -> None:
 
 def test_calls_on_the_way(run: Runner) -> None:
     replies = [
-        Reply(Message("assistant", "one moment", (ask("look", "a", key=1), ask("look", "b", key=2))), Usage(9, 5)),
+        Reply(
+            Message(
+                "assistant",
+                "one moment",
+                (ask("look", "a", key=1), ask("look", "b", key=2)),
+            ),
+            Usage(9, 5),
+        ),
         Reply(Message("assistant", "so"), Usage(20, 3, 8, 1)),
     ]
     result = run("q", model=ScriptedModel(replies), tools=[look])
-    assert [(c.id, c.name, c.arguments, c.content, c.value, c.is_error) for c in result.calls] == [
+    assert [
+        (c.id, c.name, c.arguments, c.content, c.value, c.is_error)
+        for c in result.calls
+    ] == [
         ("a", "look", {"key": 1}, "seen 1", "seen 1", False),
         ("b", "look", {"key": 2}, "seen 2", "seen 2", False),
     ]
@@ -107,7 +117,10 @@ def test_a_call_that_was_cut_off_does_not_run(run: Runner, raw: str) -> None:
     whole, cut = ToolCall("a", "look", raw='{"key": 7}'), ToolCall("b", "look", raw=raw)
     reply = Reply(Message("assistant", "", (whole, cut)), finish="length")
     result = run("q", model=ScriptedModel([reply, "done"]), tools=[look])
-    assert [(call.is_error, call.content[:6]) for call in result.calls] == [(False, "seen 7"), (True, "Invali")]
+    assert [(call.is_error, call.content[:6]) for call in result.calls] == [
+        (False, "seen 7"),
+        (True, "Invali"),
+    ]
     assert "cut off" in result.calls[1].content
 
 
@@ -120,7 +133,9 @@ def test_the_global_registry_is_the_default(run: Runner) -> None:
     assert result.calls[0].content == "seen"
 
 
-def test_a_tool_that_is_registered_meanwhile_waits_for_the_next_run(run: Runner) -> None:
+def test_a_tool_that_is_registered_meanwhile_waits_for_the_next_run(
+    run: Runner,
+) -> None:
     registry = ToolRegistry()
 
     def register() -> str:
@@ -133,7 +148,12 @@ def test_a_tool_that_is_registered_meanwhile_waits_for_the_next_run(run: Runner)
     assert [call.is_error for call in result.calls] == [False, True]
 
 
-NO_TOOLS: dict[str, Any] = {"a text": "look", "a function": look, "a number": 3, "a list of names": ["look"]}
+NO_TOOLS: dict[str, Any] = {
+    "a text": "look",
+    "a function": look,
+    "a number": 3,
+    "a list of names": ["look"],
+}
 
 
 @pytest.mark.parametrize("tools", NO_TOOLS.values(), ids=NO_TOOLS)
@@ -154,23 +174,53 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "turns that are none": ({"max_turns": None}, ValueError, "max_turns=None"),
     "a true turn": ({"max_turns": True}, ValueError, "max_turns=True"),
     "a choice of no tool": ({"tool_choice": "lok"}, ValueError, "'lok'"),
-    "a choice of another kind": ({"tool_choice": {"name": "look"}}, (ValueError, TypeError), "tool_choice"),
-    "required without tools": ({"tool_choice": "required", "tools": []}, ValueError, "no tools"),
+    "a choice of another kind": (
+        {"tool_choice": {"name": "look"}},
+        (ValueError, TypeError),
+        "tool_choice",
+    ),
+    "required without tools": (
+        {"tool_choice": "required", "tools": []},
+        ValueError,
+        "no tools",
+    ),
     "a history of text": ({"history": "before"}, TypeError, "history"),
-    "a history of one message": ({"history": {"role": "user", "content": "x"}}, TypeError, "history"),
+    "a history of one message": (
+        {"history": {"role": "user", "content": "x"}},
+        TypeError,
+        "history",
+    ),
     "limits of another kind": ({"limits": {"tool_calls": 3}}, TypeError, "limits"),
     "an approver that is none": ({"approve": "approve"}, TypeError, "approve"),
     "a sink that is none": ({"on_event": "events.jsonl"}, TypeError, "on_event"),
-    "a sink that is awaited": ({"on_event": later}, TypeError, "on_event is a plain function"),
-    "a store that is none": ({"store": True}, TypeError, "store is a RunStore .* extra_body"),
+    "a sink that is awaited": (
+        {"on_event": later},
+        TypeError,
+        "on_event is a plain function",
+    ),
+    "a store that is none": (
+        {"store": True},
+        TypeError,
+        "store is a RunStore .* extra_body",
+    ),
     "a flag that is none": ({"cancel": True}, TypeError, "cancel is a threading.Event"),
-    "a retriever that is awaited": ({"retrieve": later}, TypeError, "retrieve is a plain function"),
-    "instructions of another kind": ({"instructions": ["be brief"]}, TypeError, "instructions"),
+    "a retriever that is awaited": (
+        {"retrieve": later},
+        TypeError,
+        "retrieve is a plain function",
+    ),
+    "instructions of another kind": (
+        {"instructions": ["be brief"]},
+        TypeError,
+        "instructions",
+    ),
 }
 
 
 @pytest.mark.parametrize(("options", "kind", "said"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_is_refused_before_anything_is_asked(run: Runner, options: Any, kind: Any, said: str) -> None:
+def test_what_cannot_be_is_refused_before_anything_is_asked(
+    run: Runner, options: Any, kind: Any, said: str
+) -> None:
     model = ScriptedModel(["so"])
     with pytest.raises(kind, match=said):
         run("q", **{"model": model, "tools": [look], **options})
@@ -191,15 +241,28 @@ def test_half_a_character_in_what_the_caller_says(run: Runner) -> None:
         Message("assistant", "a\ud83d"),
     ]
     with ChatServer("so") as server:
-        asked: dict[str, Any] = {"model": "m", "base_url": server.base_url, "tools": [], "instructions": "a\ud83d"}
+        asked: dict[str, Any] = {
+            "model": "m",
+            "base_url": server.base_url,
+            "tools": [],
+            "instructions": "a\ud83d",
+        }
         run("a\ud83d", **asked, history=history)
         contents = [message["content"] for message in server.bodies[0]["messages"]]
-    assert contents == ["a\ufffd", [{"type": "text", "text": "a\ufffd"}], *["a\ufffd"] * 3]
+    assert contents == [
+        "a\ufffd",
+        [{"type": "text", "text": "a\ufffd"}],
+        *["a\ufffd"] * 3,
+    ]
 
 
 # History
 
-CALL = {"id": "h1", "type": "function", "function": {"name": "look", "arguments": '{"key": 9}'}}
+CALL = {
+    "id": "h1",
+    "type": "function",
+    "function": {"name": "look", "arguments": '{"key": 9}'},
+}
 BEFORE: list[Any] = [
     {"role": "system", "content": "be brief"},
     {"role": "user", "content": "first"},
@@ -210,7 +273,9 @@ BEFORE: list[Any] = [
 
 
 def test_a_result_is_a_history(run: Runner) -> None:
-    first = run("first", model=ScriptedModel([ask("look", "a", key=1), "one"]), tools=[look])
+    first = run(
+        "first", model=ScriptedModel([ask("look", "a", key=1), "one"]), tools=[look]
+    )
     kept = copy.deepcopy(first.messages)
     model = ScriptedModel([ask("look", "a", key=2), "two"])
     second = run("second", model=model, tools=[look], history=first)
@@ -224,7 +289,12 @@ def test_a_result_is_a_history(run: Runner) -> None:
 
 def test_the_text_of_a_run_is_its_own(run: Runner) -> None:
     first = run("first", model=ScriptedModel(["one"]), tools=[])
-    second = run("second", model=ScriptedModel([ask("pay")]), tools=of(pay, permission="sensitive"), history=first)
+    second = run(
+        "second",
+        model=ScriptedModel([ask("pay")]),
+        tools=of(pay, permission="sensitive"),
+        history=first,
+    )
     assert second.stop_reason == "awaiting_approval"
     assert second.text == ""
 
@@ -234,58 +304,100 @@ def pay(sum: int = 1) -> str:
     return f"paid {sum}"
 
 
-def test_messages_of_the_chat_form_are_a_history_and_stay_as_they_are(run: Runner) -> None:
+def test_messages_of_the_chat_form_are_a_history_and_stay_as_they_are(
+    run: Runner,
+) -> None:
     """NousResearch/hermes-agent#228"""
     given, model = copy.deepcopy(BEFORE), ScriptedModel(["so", "so"])
     for _ in range(2):
         result = run("second", model=model, tools=[look], history=given)
     assert given == BEFORE
-    assert roles(result) == ["system", "user", "assistant", "tool", "assistant", "user", "assistant"]
+    assert roles(result) == [
+        "system",
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+        "user",
+        "assistant",
+    ]
     assert result.calls == []
     assert model.requests[0].messages == model.requests[1].messages
 
 
 @pytest.mark.parametrize("kind", [list, tuple, iter], ids=["list", "tuple", "iterator"])
 def test_neutral_and_chat_messages_mix(run: Runner, kind: Any) -> None:
-    given = kind([BEFORE[1], Message("assistant", "so"), {"role": "developer", "content": "x"}])
-    assert roles(run("q", model=ScriptedModel(["a"]), tools=[], history=given))[:3] == ["user", "assistant", "system"]
+    given = kind(
+        [BEFORE[1], Message("assistant", "so"), {"role": "developer", "content": "x"}]
+    )
+    assert roles(run("q", model=ScriptedModel(["a"]), tools=[], history=given))[:3] == [
+        "user",
+        "assistant",
+        "system",
+    ]
 
 
 def results(request: Any) -> list[tuple[str, str, bool]]:
-    return [(r.call_id, r.content, r.is_error) for message in request.messages for r in message.tool_results]
+    return [
+        (r.call_id, r.content, r.is_error)
+        for message in request.messages
+        for r in message.tool_results
+    ]
 
 
 TWO = {"role": "assistant", "content": None, "tool_calls": [CALL, {**CALL, "id": "h2"}]}
-H1, H2 = ({"role": "tool", "tool_call_id": f"h{number}", "content": f"seen {number}"} for number in (1, 2))
+H1, H2 = (
+    {"role": "tool", "tool_call_id": f"h{number}", "content": f"seen {number}"}
+    for number in (1, 2)
+)
 UNPAIRED: dict[str, tuple[list[Any], list[tuple[str, bool]]]] = {
     "all answered": ([TWO, H1, H2], [("h1", False), ("h2", False)]),
     "in another order": ([TWO, H2, H1], [("h1", False), ("h2", False)]),
     "none answered": ([TWO], [("h1", True), ("h2", True)]),
     "one answered": ([TWO, H2], [("h1", True), ("h2", False)]),
-    "none, and the talk goes on": ([TWO, {"role": "user", "content": "well?"}], [("h1", True), ("h2", True)]),
+    "none, and the talk goes on": (
+        [TWO, {"role": "user", "content": "well?"}],
+        [("h1", True), ("h2", True)],
+    ),
 }
 
 
 @pytest.mark.parametrize(("given", "expected"), UNPAIRED.values(), ids=UNPAIRED)
-def test_each_call_of_a_history_is_answered_once(run: Runner, given: Any, expected: Any) -> None:
+def test_each_call_of_a_history_is_answered_once(
+    run: Runner, given: Any, expected: Any
+) -> None:
     model = ScriptedModel(["so"])
     run("q", model=model, tools=[look], history=given)
-    assert [(call_id, is_error) for call_id, _, is_error in results(model.requests[0])] == expected
+    assert [
+        (call_id, is_error) for call_id, _, is_error in results(model.requests[0])
+    ] == expected
 
 
 def test_a_paused_run_that_is_talked_past_is_answered_as_not_run(run: Runner) -> None:
-    paused = run("q", model=ScriptedModel([ask("pay")]), tools=of(pay, permission="sensitive"))
+    paused = run(
+        "q", model=ScriptedModel([ask("pay")]), tools=of(pay, permission="sensitive")
+    )
     model = ScriptedModel(["so"])
     run("never mind", model=model, tools=of(pay), history=paused)
-    assert [(call_id, is_error) for call_id, _, is_error in results(model.requests[0])] == [("pay", True)]
+    assert [
+        (call_id, is_error) for call_id, _, is_error in results(model.requests[0])
+    ] == [("pay", True)]
 
 
 ORPHANS = {
     "at the beginning": [H1],
     "after a text": [{"role": "assistant", "content": "so"}, H1],
     "a second time": [TWO, H1, H2, H2],
-    "of another call": [TWO, H1, H2, {"role": "tool", "tool_call_id": "h3", "content": "x"}],
-    "of nothing named": [{"role": "user", "content": "x"}, {"role": "tool", "content": "x"}],
+    "of another call": [
+        TWO,
+        H1,
+        H2,
+        {"role": "tool", "tool_call_id": "h3", "content": "x"},
+    ],
+    "of nothing named": [
+        {"role": "user", "content": "x"},
+        {"role": "tool", "content": "x"},
+    ],
 }
 
 
@@ -304,7 +416,11 @@ BAD_IDS: dict[str, list[Any]] = {
         {**TWO, "tool_calls": [CALL]},
         {**H1, "content": "seen 2"},
     ],
-    "twice in a reply": [{**TWO, "tool_calls": [CALL, CALL]}, H1, {**H1, "content": "seen 2"}],
+    "twice in a reply": [
+        {**TWO, "tool_calls": [CALL, CALL]},
+        H1,
+        {**H1, "content": "seen 2"},
+    ],
     "missing": [
         {**TWO, "tool_calls": [{**CALL, "id": None}, {**CALL, "id": ""}]},
         {"role": "tool", "content": "seen 1"},
@@ -317,7 +433,9 @@ BAD_IDS: dict[str, list[Any]] = {
 def test_ids_of_a_history_are_made_unique(run: Runner, given: Any) -> None:
     model = ScriptedModel(["so"])
     run("q", model=model, tools=[look], history=given)
-    asked = [call.id for message in model.requests[0].messages for call in message.tool_calls]
+    asked = [
+        call.id for message in model.requests[0].messages for call in message.tool_calls
+    ]
     answered = results(model.requests[0])
     assert "" not in asked
     assert len(set(asked)) == 2
@@ -327,22 +445,41 @@ def test_ids_of_a_history_are_made_unique(run: Runner, given: Any) -> None:
 
 def test_what_is_no_message_is_named_by_its_place(run: Runner) -> None:
     with pytest.raises(ValueError, match=r"history\[5\]"):
-        run("q", model=ScriptedModel(["so"]), tools=[], history=[*BEFORE, {"role": "bot", "content": "x"}])
+        run(
+            "q",
+            model=ScriptedModel(["so"]),
+            tools=[],
+            history=[*BEFORE, {"role": "bot", "content": "x"}],
+        )
 
 
 def test_a_history_whose_arguments_nobody_can_read(run: Runner) -> None:
     """MoonshotAI/kimi-cli#1580: one bad message, and the session is dead."""
-    first = run("q", model=ScriptedModel([ToolCall("a", "look", raw='{"key": "a\nb')]), tools=[look], max_turns=1)
-    second = run("and?", model=ScriptedModel(["so"]), tools=[look], history=first.messages)
+    first = run(
+        "q",
+        model=ScriptedModel([ToolCall("a", "look", raw='{"key": "a\nb')]),
+        tools=[look],
+        max_turns=1,
+    )
+    second = run(
+        "and?", model=ScriptedModel(["so"]), tools=[look], history=first.messages
+    )
     again = RunResult.from_json(second.to_json())
     assert again == second
-    assert [dict(call.arguments) for message in again.messages for call in message.tool_calls] == [{}]
+    assert [
+        dict(call.arguments)
+        for message in again.messages
+        for call in message.tool_calls
+    ] == [{}]
 
 
 def test_instructions_stand_first(run: Runner) -> None:
     model = ScriptedModel(["so"])
     run("q", model=model, tools=[], instructions="be kind")
-    assert model.requests[0].messages == (Message("system", "be kind"), Message("user", "q"))
+    assert model.requests[0].messages == (
+        Message("system", "be kind"),
+        Message("user", "q"),
+    )
 
 
 def test_instructions_replace_those_of_the_history(run: Runner) -> None:
@@ -354,7 +491,11 @@ def test_instructions_replace_those_of_the_history(run: Runner) -> None:
         instructions="be kind",
         history=[*BEFORE, {"role": "developer", "content": "be bold"}],
     )
-    texts = [message.text for message in model.requests[0].messages if message.role == "system"]
+    texts = [
+        message.text
+        for message in model.requests[0].messages
+        if message.role == "system"
+    ]
     assert texts == ["be kind"]
     assert model.requests[0].messages[0].role == "system"
 
@@ -377,7 +518,10 @@ def obedient(request: Any) -> Any:
 def test_a_forced_choice_falls_back_to_auto(run: Runner, choice: str) -> None:
     """openai/openai-agents-python#263"""
     model = ScriptedModel(obedient)
-    assert run("q", model=model, tools=[look], tool_choice=choice, max_turns=5).text == "so"
+    assert (
+        run("q", model=model, tools=[look], tool_choice=choice, max_turns=5).text
+        == "so"
+    )
     assert [request.tool_choice for request in model.requests] == [choice, "auto"]
 
 
@@ -391,7 +535,11 @@ def test_tools_that_are_switched_off_do_not_run(run: Runner) -> None:
 
 def restless(request: Any) -> Any:
     """Calls a tool whenever it may."""
-    return "so" if request.tool_choice == "none" else ToolCall("", "look", {"key": len(request.messages)})
+    return (
+        "so"
+        if request.tool_choice == "none"
+        else ToolCall("", "look", {"key": len(request.messages)})
+    )
 
 
 @pytest.mark.parametrize("max_turns", [2, 3, 6])
@@ -400,37 +548,57 @@ def test_the_last_turn_is_an_answer(run: Runner, max_turns: int) -> None:
     model = ScriptedModel(restless)
     result = run("q", model=model, tools=[look], max_turns=max_turns)
     assert (result.stop_reason, result.text) == ("max_turns", "so")
-    assert [request.tool_choice for request in model.requests] == [*["auto"] * (max_turns - 1), "none"]
-    assert all(request.tools for request in model.requests)  # kept, so that the prompt's cache survives
+    assert [request.tool_choice for request in model.requests] == [
+        *["auto"] * (max_turns - 1),
+        "none",
+    ]
+    assert all(
+        request.tools for request in model.requests
+    )  # kept, so that the prompt's cache survives
     assert len(result.calls) == max_turns - 1
     assert not any(call.is_error for call in result.calls)
 
 
 @pytest.mark.parametrize("max_turns", [1, 3])
-def test_calls_of_the_last_turn_are_answered_unexecuted(run: Runner, max_turns: int) -> None:
+def test_calls_of_the_last_turn_are_answered_unexecuted(
+    run: Runner, max_turns: int
+) -> None:
     ran: list[int] = []
 
     def note(n: int) -> None:
         ran.append(n)
 
-    model = ScriptedModel(lambda request: ToolCall("", "note", {"n": len(request.messages)}))
+    model = ScriptedModel(
+        lambda request: ToolCall("", "note", {"n": len(request.messages)})
+    )
     result = run("q", model=model, tools=[note], max_turns=max_turns)
     assert result.stop_reason == "max_turns"
     assert len(model.requests) == max_turns
     assert len(ran) == max_turns - 1
-    assert [call.is_error for call in result.calls] == [False] * (max_turns - 1) + [True]
-    assert run("and?", model=ScriptedModel(["so"]), tools=[note], history=result).text == "so"
+    assert [call.is_error for call in result.calls] == [False] * (max_turns - 1) + [
+        True
+    ]
+    assert (
+        run("and?", model=ScriptedModel(["so"]), tools=[note], history=result).text
+        == "so"
+    )
 
 
 def test_a_run_that_ran_out_of_turns_can_get_more(run: Runner, resume: Runner) -> None:
     result = run("q", model=ScriptedModel([ask("look")]), tools=[look], max_turns=1)
-    more = resume(result, model=ScriptedModel([ask("look"), "so"]), tools=[look], max_turns=5)
+    more = resume(
+        result, model=ScriptedModel([ask("look"), "so"]), tools=[look], max_turns=5
+    )
     assert (more.text, more.stop_reason, more.run.turns) == ("so", "answered", 3)
 
 
 @pytest.mark.parametrize("max_turns", [0, -1, True, 2.5, "5"], ids=repr)
-def test_a_number_of_turns_that_is_none_is_refused_at_resume_too(resume: Runner, max_turns: Any) -> None:
-    result = toolkit.run_agent_with_tools("q", model=ScriptedModel([ask("look")]), tools=[look], max_turns=1)
+def test_a_number_of_turns_that_is_none_is_refused_at_resume_too(
+    resume: Runner, max_turns: Any
+) -> None:
+    result = toolkit.run_agent_with_tools(
+        "q", model=ScriptedModel([ask("look")]), tools=[look], max_turns=1
+    )
     with pytest.raises(ValueError, match="max_turns"):
         resume(result, model=ScriptedModel([]), tools=[look], max_turns=max_turns)
 
@@ -445,15 +613,23 @@ def test_what_is_no_run_cannot_be_resumed(resume: Runner, paused: Any) -> None:
 
 
 def test_the_number_of_calls_is_limited(run: Runner) -> None:
-    model = ScriptedModel([[ask("look", "a", key=1), ask("look", "b", key=2)], [ask("look", "c", key=3)]])
+    model = ScriptedModel(
+        [[ask("look", "a", key=1), ask("look", "b", key=2)], [ask("look", "c", key=3)]]
+    )
     result = run("q", model=model, tools=[look], limits=Limits(tool_calls=2))
     assert result.stop_reason == "limit_reached"
     assert [call.is_error for call in result.calls] == [False, False, True]
 
 
 def test_the_number_of_tokens_is_limited(run: Runner) -> None:
-    model = ScriptedModel(lambda request: Reply(Message("assistant", "", (ToolCall("", "look"),)), Usage(8, 2)))
-    result = run("q", model=model, tools=[look], limits=Limits(total_tokens=15, repeats=100))
+    model = ScriptedModel(
+        lambda request: Reply(
+            Message("assistant", "", (ToolCall("", "look"),)), Usage(8, 2)
+        )
+    )
+    result = run(
+        "q", model=model, tools=[look], limits=Limits(total_tokens=15, repeats=100)
+    )
     assert result.stop_reason == "limit_reached"
     assert (len(model.requests), result.usage.total_tokens) == (2, 20)
     assert [call.is_error for call in result.calls] == [False, True]
@@ -461,7 +637,12 @@ def test_the_number_of_tokens_is_limited(run: Runner) -> None:
 
 def test_an_answer_that_reaches_a_limit_is_an_answer(run: Runner) -> None:
     reply = Reply(Message("assistant", "so"), Usage(8, 2))
-    assert run("q", model=ScriptedModel([reply]), tools=[], limits=Limits(total_tokens=5)).stop_reason == "answered"
+    assert (
+        run(
+            "q", model=ScriptedModel([reply]), tools=[], limits=Limits(total_tokens=5)
+        ).stop_reason
+        == "answered"
+    )
 
 
 def test_the_time_is_limited(run: Runner) -> None:
@@ -477,9 +658,16 @@ def test_the_time_is_limited(run: Runner) -> None:
 
 def test_time_that_nobody_works_is_not_counted(run: Runner, resume: Runner) -> None:
     registry = of(pay, permission="sensitive")
-    paused = run("q", model=ScriptedModel([ask("pay")]), tools=registry, limits=Limits(seconds=30))
+    paused = run(
+        "q",
+        model=ScriptedModel([ask("pay")]),
+        tools=registry,
+        limits=Limits(seconds=30),
+    )
     time.sleep(0.1)
-    result = resume(paused, {"pay": "approve"}, model=ScriptedModel(["so"]), tools=registry)
+    result = resume(
+        paused, {"pay": "approve"}, model=ScriptedModel(["so"]), tools=registry
+    )
     assert result.run.seconds < 0.1
 
 
@@ -490,7 +678,9 @@ def test_results_are_cut_for_the_model_only(run: Runner, batch: int) -> None:
 
     model = ScriptedModel([[ask("long", str(number)) for number in range(batch)], "so"])
     result = run("q", model=model, tools=[long], limits=Limits(result_chars=200))
-    assert all(len(call.content) <= 200 and call.value == "x" * 1000 for call in result.calls)
+    assert all(
+        len(call.content) <= 200 and call.value == "x" * 1000 for call in result.calls
+    )
 
 
 # Guards
@@ -504,7 +694,10 @@ def test_a_model_that_never_gets_it_right_ends_the_run(run: Runner) -> None:
     left = [call.content.rpartition("Attempts left: ")[2] for call in result.calls]
     assert left == ["2.", "1.", "0."]
     assert [call.raw for call in result.calls] == ['{"key": 1'] * 3
-    assert run("and?", model=ScriptedModel(["so"]), tools=[look], history=result).text == "so"
+    assert (
+        run("and?", model=ScriptedModel(["so"]), tools=[look], history=result).text
+        == "so"
+    )
 
 
 def test_unknown_tools_count_against_the_same_budget(run: Runner) -> None:
@@ -525,7 +718,13 @@ def test_a_repeated_call_runs_and_is_pointed_out_and_ends_the_run(run: Runner) -
     result = run("q", model=model, tools=[read], max_turns=20)
     assert result.stop_reason == "repeated_call"
     assert ran == ["a"] * 6
-    assert ["times in a row" in call.content for call in result.calls][:5] == [False, False, True, True, True]
+    assert ["times in a row" in call.content for call in result.calls][:5] == [
+        False,
+        False,
+        True,
+        True,
+        True,
+    ]
 
 
 def test_a_result_that_changes_is_no_repetition(run: Runner) -> None:
@@ -582,7 +781,9 @@ def paused(run: Runner, till: Till, **options: Any) -> RunResult:
     return run("q", model=ScriptedModel([BATCH]), tools=till.tools, **options)
 
 
-def test_a_sensitive_call_pauses_the_run_and_nothing_of_its_batch_starts(run: Runner) -> None:
+def test_a_sensitive_call_pauses_the_run_and_nothing_of_its_batch_starts(
+    run: Runner,
+) -> None:
     till = Till()
     result = paused(run, till)
     assert result.stop_reason == "awaiting_approval"
@@ -598,7 +799,9 @@ SAVED: dict[str, Callable[[RunResult], Any]] = {
     "its run": lambda result: result.run,
     "its JSON": lambda result: result.to_json(),
     "read back": lambda result: RunResult.from_json(result.to_json()),
-    "read back from bytes": lambda result: RunResult.from_json(result.to_json().encode()),
+    "read back from bytes": lambda result: RunResult.from_json(
+        result.to_json().encode()
+    ),
 }
 
 
@@ -610,10 +813,17 @@ def test_a_paused_run_goes_on(run: Runner, resume: Runner, saved: Any) -> None:
     result = resume(saved(paused(run, till)), verdicts, model=model, tools=till.tools)
     assert (result.text, result.stop_reason, result.waiting) == ("so", "answered", ())
     assert (till.paid, till.looked) == ([5], [1])
-    assert [(call.content, call.verdict) for call in result.calls[:2]] == [("seen 1", ""), ("paid 5", "approve")]
+    assert [(call.content, call.verdict) for call in result.calls[:2]] == [
+        ("seen 1", ""),
+        ("paid 5", "approve"),
+    ]
     assert "too dear" in result.calls[2].content
     assert result.calls[2].verdict == "deny"
-    assert [message.role for message in model.requests[0].messages] == ["user", "assistant", "tool"]
+    assert [message.role for message in model.requests[0].messages] == [
+        "user",
+        "assistant",
+        "tool",
+    ]
     assert result.run.id == RunResult.from_json(result.to_json()).run.id
 
 
@@ -637,11 +847,17 @@ def test_a_paused_run_goes_on_in_another_process(run: Runner) -> None:
     result = paused(run, Till())
     command = [sys.executable, "-W", "error", "-c", OTHER_PROCESS]
     saved = result.to_json()
-    done = subprocess.run(command, cwd=ROOT, input=saved, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        command, cwd=ROOT, input=saved, capture_output=True, text=True, timeout=60
+    )
     assert done.stderr == ""
     again = RunResult.from_json(done.stdout)
     assert (again.text, again.run.id) == ("so", result.run.id)
-    assert [(call.is_error, call.verdict) for call in again.calls] == [(False, ""), (False, "approve"), (True, "deny")]
+    assert [(call.is_error, call.verdict) for call in again.calls] == [
+        (False, ""),
+        (False, "approve"),
+        (True, "deny"),
+    ]
 
 
 UNDECIDED: list[dict[str, Any]] = [
@@ -654,13 +870,17 @@ UNDECIDED: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("first", UNDECIDED, ids=str)
-def test_a_partly_decided_batch_stays_paused_and_starts_nothing(run: Runner, resume: Runner, first: Any) -> None:
+def test_a_partly_decided_batch_stays_paused_and_starts_nothing(
+    run: Runner, resume: Runner, first: Any
+) -> None:
     till = Till()
     model = ScriptedModel(["so"])
     still = resume(paused(run, till).to_json(), first, model=model, tools=till.tools)
     assert still.stop_reason == "awaiting_approval"
     assert (till.paid, till.looked, model.requests) == ([], [], [])
-    decided = {call_id for call_id, verdict in first.items() if verdict in ("approve", "deny")}
+    decided = {
+        call_id for call_id, verdict in first.items() if verdict in ("approve", "deny")
+    }
     assert {call.id for call in still.waiting} == {"c1", "c2"} - decided
     rest = {call.id: "approve" for call in still.waiting}
     result = resume(still.to_json(), rest, model=model, tools=till.tools)
@@ -670,9 +890,13 @@ def test_a_partly_decided_batch_stays_paused_and_starts_nothing(run: Runner, res
 
 
 @pytest.mark.parametrize(
-    "verdicts", [{"c3": "approve"}, {"c0": "approve"}, {"pay": "approve", "c1": "approve"}], ids=str
+    "verdicts",
+    [{"c3": "approve"}, {"c0": "approve"}, {"pay": "approve", "c1": "approve"}],
+    ids=str,
 )
-def test_a_verdict_on_no_waiting_call_is_refused(run: Runner, resume: Runner, verdicts: Any) -> None:
+def test_a_verdict_on_no_waiting_call_is_refused(
+    run: Runner, resume: Runner, verdicts: Any
+) -> None:
     till = Till()
     result = paused(run, till)
     with pytest.raises(ApprovalError, match=r"c1.*c2"):
@@ -680,16 +904,35 @@ def test_a_verdict_on_no_waiting_call_is_refused(run: Runner, resume: Runner, ve
     assert not till.paid
 
 
-def test_a_verdict_on_a_run_that_is_over_is_refused(run: Runner, resume: Runner) -> None:
+def test_a_verdict_on_a_run_that_is_over_is_refused(
+    run: Runner, resume: Runner
+) -> None:
     result = run("q", model=ScriptedModel(["so"]), tools=[])
     with pytest.raises(ApprovalError):
         resume(result, {"c1": "approve"}, model=ScriptedModel([]), tools=[])
 
 
-@pytest.mark.parametrize("odd", ["yes", "Approve", True, None, 1, object(), Verdict("yes")], ids=repr)
+@pytest.mark.parametrize(
+    "odd",
+    ["yes", "Approve", True, None, 1, object(), Verdict("yes")],
+    ids=[
+        "a word",
+        "a capital",
+        "a truth",
+        "nothing",
+        "a number",
+        "an object",
+        "a Verdict",
+    ],
+)
 def test_an_odd_verdict_does_not_run_it(run: Runner, resume: Runner, odd: Any) -> None:
     till = Till()
-    resume(paused(run, till), {"c1": odd, "c2": odd}, model=ScriptedModel(["so"]), tools=till.tools)
+    resume(
+        paused(run, till),
+        {"c1": odd, "c2": odd},
+        model=ScriptedModel(["so"]),
+        tools=till.tools,
+    )
     assert not till.paid
 
 
@@ -702,13 +945,21 @@ def test_an_approver_may_decide_at_resume(run: Runner, resume: Runner) -> None:
         return "approve"
 
     model = ScriptedModel(["so"])
-    result = resume(paused(run, till), {"c1": "deny"}, model=model, tools=till.tools, approve=approve)
+    result = resume(
+        paused(run, till),
+        {"c1": "deny"},
+        model=model,
+        tools=till.tools,
+        approve=approve,
+    )
     assert (result.text, asked, till.paid) == ("so", ["c2"], [6])
 
 
 def test_an_approver_that_defers_pauses(run: Runner) -> None:
     till = Till()
-    result = paused(run, till, approve=lambda call: "defer" if call.id == "c2" else "approve")
+    result = paused(
+        run, till, approve=lambda call: "defer" if call.id == "c2" else "approve"
+    )
     assert [call.id for call in result.waiting] == ["c2"]
     assert (till.paid, till.looked) == ([], [])
 
@@ -716,7 +967,12 @@ def test_an_approver_that_defers_pauses(run: Runner) -> None:
 def test_a_verdict_does_not_outlive_its_batch(run: Runner, resume: Runner) -> None:
     till = Till()
     again = ScriptedModel([[ask("pay", "c1", sum=500)]])
-    result = resume(paused(run, till), {"c1": "approve", "c2": "deny"}, model=again, tools=till.tools)
+    result = resume(
+        paused(run, till),
+        {"c1": "approve", "c2": "deny"},
+        model=again,
+        tools=till.tools,
+    )
     assert result.stop_reason == "awaiting_approval"
     assert till.paid == [5]
 
@@ -729,13 +985,17 @@ def test_a_run_that_is_over_stays_as_it_is(run: Runner, resume: Runner) -> None:
 def test_a_run_can_pause_twice(run: Runner, resume: Runner) -> None:
     till = Till()
     model = ScriptedModel([[ask("pay", "d1", sum=7)], "so"])
-    first = resume(paused(run, till), {"c1": "deny", "c2": "deny"}, model=model, tools=till.tools)
+    first = resume(
+        paused(run, till), {"c1": "deny", "c2": "deny"}, model=model, tools=till.tools
+    )
     assert [call.id for call in first.waiting] == ["d1"]
     second = resume(first.to_json(), {"d1": "approve"}, model=model, tools=till.tools)
     assert (second.text, till.paid, len(second.calls)) == ("so", [7], 4)
 
 
-def test_a_tool_that_is_gone_at_resume_loses_no_call(run: Runner, resume: Runner) -> None:
+def test_a_tool_that_is_gone_at_resume_loses_no_call(
+    run: Runner, resume: Runner
+) -> None:
     with pytest.raises(ValueError, match="pay"):
         resume(paused(run, Till()), model=ScriptedModel(["so"]), tools=[])
 
@@ -745,7 +1005,15 @@ def test_a_tool_that_is_gone_at_resume_loses_no_call(run: Runner, resume: Runner
 
 def test_a_paused_result_says_how_to_go_on(run: Runner) -> None:
     said = str(paused(run, Till()))
-    for part in ("2 call(s)", "pay (c1)", "pay (c2)", "resume(", "'c1'", "approve", "deny"):
+    for part in (
+        "2 call(s)",
+        "pay (c1)",
+        "pay (c2)",
+        "resume(",
+        "'c1'",
+        "approve",
+        "deny",
+    ):
         assert part in said
     assert "\n" not in said
 
@@ -759,7 +1027,10 @@ def test_raise_for_stop(run: Runner) -> None:
     good = run("q", model=ScriptedModel(["so"]), tools=[])
     assert good.raise_for_stop() is good
     till = Till()
-    for bad in (paused(run, till), run("q", model=ScriptedModel(restless), tools=[look], max_turns=2)):
+    for bad in (
+        paused(run, till),
+        run("q", model=ScriptedModel(restless), tools=[look], max_turns=2),
+    ):
         with pytest.raises(RunIncomplete, match=bad.stop_reason):
             bad.raise_for_stop()
 
@@ -782,7 +1053,9 @@ def test_the_json_of_a_run_has_a_version_and_no_python_in_it(run: Runner) -> Non
 
 
 def test_an_id_is_no_saved_run(resume: Runner) -> None:
-    with pytest.raises(ValueError, match=r"no saved run, since it is no JSON.* an id with store="):
+    with pytest.raises(
+        ValueError, match=r"no saved run, since it is no JSON.* an id with store="
+    ):
         resume("run-1", model=ScriptedModel([]), tools=[])
 
 
@@ -822,10 +1095,16 @@ def test_the_sync_function_works_inside_a_running_event_loop() -> None:
 
     async def cell() -> RunResult:
         model = ScriptedModel([[ask("fetch"), ask("look")], [ask("fetch", "f2")], "so"])
-        return toolkit.run_agent_with_tools("q", model=model, tools=[fetch, look], max_turns=3)
+        return toolkit.run_agent_with_tools(
+            "q", model=model, tools=[fetch, look], max_turns=3
+        )
 
     result = asyncio.run(cell())
-    assert [call.content for call in result.calls] == ["fetched 0", "seen 0", "fetched 0"]
+    assert [call.content for call in result.calls] == [
+        "fetched 0",
+        "seen 0",
+        "fetched 0",
+    ]
     assert result.text == "so"
 
 
@@ -839,10 +1118,15 @@ def test_runs_beside_each_other_in_one_loop() -> None:
         ])  # fmt: skip
 
     for n, result in enumerate(asyncio.run(main())):
-        assert ([call.content for call in result.calls], result.text) == ([f"fetched {n}", f"seen {n}"], f"so {n}")
+        assert ([call.content for call in result.calls], result.text) == (
+            [f"fetched {n}", f"seen {n}"],
+            f"so {n}",
+        )
 
 
-def test_ctrl_c_while_the_model_thinks_leaves_a_run_that_goes_on(run: Runner, resume: Runner) -> None:
+def test_ctrl_c_while_the_model_thinks_leaves_a_run_that_goes_on(
+    run: Runner, resume: Runner
+) -> None:
     model = ScriptedModel([ask("look"), KeyboardInterrupt()])
     with pytest.raises(KeyboardInterrupt) as caught:
         run("q", model=model, tools=[look])
@@ -857,7 +1141,9 @@ def test_ctrl_c_while_the_model_thinks_leaves_a_run_that_goes_on(run: Runner, re
 def inner(question: str, context: ToolContext) -> str:
     """Ask another agent."""
     model = ScriptedModel(restless)
-    result = toolkit.run_agent_with_tools(question, model=model, tools=[look], max_turns=2, on_event=context.deps)
+    result = toolkit.run_agent_with_tools(
+        question, model=model, tools=[look], max_turns=2, on_event=context.deps
+    )
     return f"{question}: {result.text} ({result.stop_reason}, {len(result.messages)})"
 
 
@@ -871,15 +1157,31 @@ async def inner_async(question: str, context: ToolContext) -> str:
 
 
 @pytest.mark.parametrize("function", [inner, inner_async])
-def test_an_agent_is_a_tool_with_limits_and_history_of_its_own(run: Runner, function: Any) -> None:
+def test_an_agent_is_a_tool_with_limits_and_history_of_its_own(
+    run: Runner, function: Any
+) -> None:
     """openai/openai-agents-python#448"""
     seen: list[Any] = []
-    outer_calls = [ask(function.__name__, "o1", question="a"), ask(function.__name__, "o2", question="b")]
+    outer_calls = [
+        ask(function.__name__, "o1", question="a"),
+        ask(function.__name__, "o2", question="b"),
+    ]
     model = ScriptedModel([outer_calls, "so"])
-    result = run("q", model=model, tools=of(function), deps=seen.append, limits=Limits(tool_calls=2))
-    assert [call.content for call in result.calls] == ["a: so (max_turns, 4)", "b: so (max_turns, 4)"]
+    result = run(
+        "q",
+        model=model,
+        tools=of(function),
+        deps=seen.append,
+        limits=Limits(tool_calls=2),
+    )
+    assert [call.content for call in result.calls] == [
+        "a: so (max_turns, 4)",
+        "b: so (max_turns, 4)",
+    ]
     assert (result.text, len(result.messages), result.run.turns) == ("so", 4, 2)
-    starts = [event.data["parent_call_id"] for event in seen if event.name == "run_start"]
+    starts = [
+        event.data["parent_call_id"] for event in seen if event.name == "run_start"
+    ]
     assert sorted(starts) == ["o1", "o2"]
     assert result.run.id not in {event.run_id for event in seen}
 
@@ -889,7 +1191,11 @@ def test_an_inner_run_that_fails_is_one_failed_call(run: Runner) -> None:
         model = ScriptedModel([ModelError("down", status=503)])
         return toolkit.run_agent_with_tools("q", model=model, tools=[]).text
 
-    result = run("q", model=ScriptedModel([[ask("ask_another"), ask("look")], "so"]), tools=[ask_another, look])
+    result = run(
+        "q",
+        model=ScriptedModel([[ask("ask_another"), ask("look")], "so"]),
+        tools=[ask_another, look],
+    )
     assert [call.is_error for call in result.calls] == [True, False]
     assert "ModelError" in result.calls[0].content
     assert result.text == "so"
@@ -898,9 +1204,15 @@ def test_an_inner_run_that_fails_is_one_failed_call(run: Runner) -> None:
 def test_an_inner_run_that_waits_is_told_to_the_outer(run: Runner) -> None:
     def ask_another() -> str:
         registry = of(pay, permission="sensitive")
-        return str(toolkit.run_agent_with_tools("q", model=ScriptedModel([ask("pay")]), tools=registry))
+        return str(
+            toolkit.run_agent_with_tools(
+                "q", model=ScriptedModel([ask("pay")]), tools=registry
+            )
+        )
 
-    result = run("q", model=ScriptedModel([ask("ask_another"), "so"]), tools=[ask_another])
+    result = run(
+        "q", model=ScriptedModel([ask("ask_another"), "so"]), tools=[ask_another]
+    )
     assert "wait for approval" in result.calls[0].content
     assert not result.waiting
 
@@ -950,7 +1262,10 @@ RENDERED: dict[str, tuple[Any, Any]] = {
             "path": "a/b",
         },
     ),
-    "not a number": ({"a": math.nan, "b": [math.inf, -math.inf], "c": 1.5}, {"a": None, "b": [None, None], "c": 1.5}),
+    "not a number": (
+        {"a": math.nan, "b": [math.inf, -math.inf], "c": 1.5},
+        {"a": None, "b": [None, None], "c": 1.5},
+    ),
     "None": (None, None),
     "an empty list": ([], []),
     "an empty object": ({}, {}),
@@ -963,24 +1278,43 @@ def test_a_result_reaches_the_model_as_json(run: Runner, value: Any, read: Any) 
     model = ScriptedModel([ask("give"), "so"])
     run("q", model=model, tools=of(lambda: value, name="give"))
     (result,) = model.requests[1].messages[-1].tool_results
-    assert json.loads(result.content, parse_constant=lambda word: pytest.fail(f"{word} is no JSON")) == read
+    assert (
+        json.loads(
+            result.content,
+            parse_constant=lambda word: pytest.fail(f"{word} is no JSON"),
+        )
+        == read
+    )
     assert not result.is_error
 
 
-TEXTS = {"quotes": 'say "hi"\nline2', "nothing": "", "other scripts": "東京 😀 ü", "half a character": "a\ud83d"}
+TEXTS = {
+    "quotes": 'say "hi"\nline2',
+    "nothing": "",
+    "other scripts": "東京 😀 ü",
+    "half a character": "a\ud83d",
+}
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 def test_a_text_reaches_the_model_as_it_is(run: Runner, text: str) -> None:
     """brekkylab/ailoy#138"""
-    result = run("q", model=ScriptedModel([ask("give"), "so"]), tools=of(lambda: text, name="give"))
+    result = run(
+        "q",
+        model=ScriptedModel([ask("give"), "so"]),
+        tools=of(lambda: text, name="give"),
+    )
     assert result.calls[0].content == text.replace("\ud83d", "\ufffd")
 
 
 def test_other_scripts_are_not_escaped(run: Runner) -> None:
     """unclecode/crawl4ai#1962"""
     value = {"名前": "東京 😀", "x": "ü"}
-    result = run("q", model=ScriptedModel([ask("give"), "so"]), tools=of(lambda: value, name="give"))
+    result = run(
+        "q",
+        model=ScriptedModel([ask("give"), "so"]),
+        tools=of(lambda: value, name="give"),
+    )
     assert result.calls[0].content == '{"名前":"東京 😀","x":"ü"}'
 
 
@@ -991,29 +1325,47 @@ def test_every_event_is_a_line_of_json(run: Runner) -> None:
     """run-llama/llama_index#22703, microsoft/agent-framework#2219"""
     seen: list[Any] = []
     model = ScriptedModel([ask("give"), "so"])
-    result = run("q", model=model, tools=of(lambda: MIXED | {"n": math.nan}, name="give"), on_event=seen.append)
+    result = run(
+        "q",
+        model=model,
+        tools=of(lambda: MIXED | {"n": math.nan}, name="give"),
+        on_event=seen.append,
+    )
     names = [event.name for event in seen]
     assert names[0] == "run_start"
     assert names[-1] == "run_end"
     assert {"tool_call_request", "tool_exec_result"} < set(names)
     assert seen[-1].data["stop_reason"] == "answered"
     for event in seen:
-        read = json.loads(event.to_json(), parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+        read = json.loads(
+            event.to_json(),
+            parse_constant=lambda word: pytest.fail(f"{word} is no JSON"),
+        )
         assert read["run_id"] == result.run.id
 
 
-def test_a_sink_that_fails_breaks_nothing(run: Runner, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_sink_that_fails_breaks_nothing(
+    run: Runner, caplog: pytest.LogCaptureFixture
+) -> None:
     def sink(event: Any) -> None:
         raise OSError("the disk is full")
 
-    result = run("q", model=ScriptedModel([ask("look"), "so"]), tools=[look], on_event=sink)
+    result = run(
+        "q", model=ScriptedModel([ask("look"), "so"]), tools=[look], on_event=sink
+    )
     assert result.text == "so"
     assert "the disk is full" in caplog.text
 
 
 def test_the_end_of_the_turns_is_told(run: Runner) -> None:
     seen: list[Any] = []
-    run("q", model=ScriptedModel(restless), tools=[look], max_turns=2, on_event=seen.append)
+    run(
+        "q",
+        model=ScriptedModel(restless),
+        tools=[look],
+        max_turns=2,
+        on_event=seen.append,
+    )
     assert (seen[-1].name, seen[-1].data["stop_reason"]) == ("run_end", "max_turns")
 
 
@@ -1025,7 +1377,12 @@ def test_an_argument_that_a_tool_changes_is_told_as_it_was(run: Runner) -> None:
         items.clear()
         return "ok"
 
-    run("q", model=ScriptedModel([ask("clear", items=[1, 2]), "so"]), tools=[clear], on_event=seen.append)
+    run(
+        "q",
+        model=ScriptedModel([ask("clear", items=[1, 2]), "so"]),
+        tools=[clear],
+        on_event=seen.append,
+    )
     (asked,) = [event for event in seen if event.name == "tool_call_request"]
     assert asked.data["arguments"] == {"items": [1, 2]}
 
@@ -1036,7 +1393,9 @@ def test_an_argument_that_a_tool_changes_is_told_as_it_was(run: Runner) -> None:
 def many(count: int = 12) -> ToolRegistry:
     registry = ToolRegistry()
     for number in range(count):
-        registry.register_tool(lambda: "done", name=f"tool_{number}", description=f"About topic{number}.")
+        registry.register_tool(
+            lambda: "done", name=f"tool_{number}", description=f"About topic{number}."
+        )
     return registry
 
 
@@ -1048,7 +1407,9 @@ def test_only_the_tools_that_fit_are_shown_and_those_in_use_stay(run: Runner) ->
     model = ScriptedModel([ToolCall("c", "tool_7"), "so"])
     result = run("topic3 and topic9", model=model, tools=many(), retrieve=2)
     assert shown(model) == [["tool_3", "tool_9"], ["tool_3", "tool_7", "tool_9"]]
-    assert result.calls[0].content == "done", "what is not in view may be called all the same"
+    assert result.calls[0].content == "done", (
+        "what is not in view may be called all the same"
+    )
 
 
 def test_a_function_chooses_what_is_shown(run: Runner) -> None:
@@ -1058,7 +1419,9 @@ def test_a_function_chooses_what_is_shown(run: Runner) -> None:
         seen.append((len(messages), len(tools)))
         return [tools[5], tools[1]]
 
-    model = ScriptedModel([ToolCall("c", "tool_1"), ToolCall("f", "final_answer", {"answer": 3})])
+    model = ScriptedModel(
+        [ToolCall("c", "tool_1"), ToolCall("f", "final_answer", {"answer": 3})]
+    )
     result = run("q", model=model, tools=many(), retrieve=choose, output_type=int)
     assert shown(model) == [["tool_1", "tool_5", "final_answer"]] * 2
     assert seen == [(1, 12), (3, 12)]
@@ -1072,7 +1435,12 @@ def test_nothing_fits_so_nothing_is_shown(run: Runner) -> None:
 
 
 def test_tools_of_an_earlier_question_stay_in_view(run: Runner) -> None:
-    first = run("topic7", model=ScriptedModel([ToolCall("c", "tool_7"), "so"]), tools=many(), retrieve=1)
+    first = run(
+        "topic7",
+        model=ScriptedModel([ToolCall("c", "tool_7"), "so"]),
+        tools=many(),
+        retrieve=1,
+    )
     model = ScriptedModel(["so"])
     run("topic3", model=model, tools=many(), retrieve=1, history=first)
     assert shown(model) == [["tool_3", "tool_7"]]
@@ -1106,11 +1474,19 @@ async def choose_later(messages: Any, tools: Any) -> Any:
 @pytest.mark.parametrize(
     ("retrieve", "told"),
     [
-        pytest.param(choose_later, "retrieve is a plain function", id="a coroutine function"),
-        pytest.param(lambda messages, tools: [tool.name for tool in tools], r"retrieve= gave \['tool_0'", id="names"),
+        pytest.param(
+            choose_later, "retrieve is a plain function", id="a coroutine function"
+        ),
+        pytest.param(
+            lambda messages, tools: [tool.name for tool in tools],
+            r"retrieve= gave \['tool_0'",
+            id="names",
+        ),
         pytest.param(lambda messages, tools: None, "retrieve= gave None", id="nothing"),
     ],
 )
-def test_a_retriever_that_is_none_is_told(run: Runner, retrieve: Any, told: str) -> None:
+def test_a_retriever_that_is_none_is_told(
+    run: Runner, retrieve: Any, told: str
+) -> None:
     with pytest.raises(TypeError, match=told):
         run("q", model=ScriptedModel(["so"]), tools=many(), retrieve=retrieve)

@@ -19,8 +19,26 @@ import threading
 import types
 import uuid
 import warnings
-from collections.abc import Callable, Generator, Iterable, Mapping, MutableMapping, Sequence
-from typing import Annotated, Any, Generic, Literal, NamedTuple, NewType, Optional, ParamSpec, TypeVar, Union
+from collections.abc import (
+    Callable,
+    Generator,
+    Iterable,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
+from typing import (
+    Annotated,
+    Any,
+    Generic,
+    Literal,
+    NamedTuple,
+    NewType,
+    Optional,
+    ParamSpec,
+    TypeVar,
+    Union,
+)
 
 import annotated_types
 import pytest
@@ -41,19 +59,23 @@ from pydantic import (
 from typing_extensions import NotRequired, Required, TypeAliasType, TypedDict
 
 from toolkit import ToolContext, ToolRegistry, ToolResult, tool
-from toolkit.docstrings import read_docstring
 from toolkit.errors import ToolDefinitionError
+from toolkit.tools.docstrings import read_docstring
 
 T = TypeVar("T")
 P = ParamSpec("P")
-STRING, INTEGER, NUMBER, BOOLEAN, NULL = ({"type": t} for t in ("string", "integer", "number", "boolean", "null"))
+STRING, INTEGER, NUMBER, BOOLEAN, NULL = (
+    {"type": t} for t in ("string", "integer", "number", "boolean", "null")
+)
 
 
 def parameters(function: Callable[..., Any]) -> dict[str, Any]:
     """The schema that a model reads, checked to be one."""
     schema = ToolRegistry([function]).schemas()[0]["function"]["parameters"]
     Draft202012Validator.check_schema(schema)
-    assert json.loads(json.dumps(schema, allow_nan=False)) == schema, "JSON cannot carry it"
+    assert json.loads(json.dumps(schema, allow_nan=False)) == schema, (
+        "JSON cannot carry it"
+    )
     return schema
 
 
@@ -205,7 +227,11 @@ BERTH = {
     "required": ["quay"],
 }
 STEAM, DIESEL = (
-    {"type": "object", "properties": {"engine": {**STRING, "const": name}, key: kind}, "required": ["engine", key]}
+    {
+        "type": "object",
+        "properties": {"engine": {**STRING, "const": name}, key: kind},
+        "required": ["engine", key],
+    }
     for name, key, kind in (("steam", "coal", INTEGER), ("diesel", "litres", NUMBER))
 )
 
@@ -363,10 +389,16 @@ def plain(key: Any) -> Any:
 
 
 @pytest.mark.parametrize(("hint", "schema", "taken", "refused"), HINTS)
-def test_a_hint(hint: Any, schema: dict[str, Any], taken: dict[Any, Any], refused: list[Any]) -> None:
+def test_a_hint(
+    hint: Any, schema: dict[str, Any], taken: dict[Any, Any], refused: list[Any]
+) -> None:
     made = parameters(taking(hint))
     definitions = made.pop("$defs", {})
-    assert made == {"type": "object", "properties": {"given": schema}, "required": ["given"]}
+    assert made == {
+        "type": "object",
+        "properties": {"given": schema},
+        "required": ["given"],
+    }
     for sent, wanted in taken.items():
         got = value(taking(hint), {"given": plain(sent)})
         assert (got, type(got)) == (wanted, type(wanted))
@@ -456,7 +488,9 @@ OBJECTS = [
 
 
 @pytest.mark.parametrize(("hint", "schema", "sent", "wanted"), OBJECTS)
-def test_a_hint_for_an_object(hint: Any, schema: dict[str, Any], sent: Any, wanted: Any) -> None:
+def test_a_hint_for_an_object(
+    hint: Any, schema: dict[str, Any], sent: Any, wanted: Any
+) -> None:
     made = parameters(taking(hint))
     assert made["properties"] == {"given": {"type": "object", **schema}}
     Draft202012Validator(made).validate({"given": sent})
@@ -470,9 +504,16 @@ def test_models_that_hold_themselves() -> None:
 
     made = parameters(prune)
     twigs = {**array(ref("Branch")), "default": []}
-    assert made["properties"] == {"root": ref("Branch"), "chain": ref("Link"), "numbers": ref("Tree")}
+    assert made["properties"] == {
+        "root": ref("Branch"),
+        "chain": ref("Link"),
+        "numbers": ref("Tree"),
+    }
     assert made["$defs"]["Branch"]["properties"] == {"length": INTEGER, "twigs": twigs}
-    assert made["$defs"]["Link"]["properties"]["next"] == {**either(ref("Link"), NULL), "default": None}
+    assert made["$defs"]["Link"]["properties"]["next"] == {
+        **either(ref("Link"), NULL),
+        "default": None,
+    }
     assert made["$defs"]["Tree"] == either(INTEGER, array(ref("Tree")))
     sent = {
         "root": {"length": 2, "twigs": [{"length": 1}]},
@@ -481,7 +522,10 @@ def test_models_that_hold_themselves() -> None:
     }
     root, chain, numbers = value(prune, sent)
     assert (root.twigs[0].length, chain.next, numbers) == (1, Link(2), [1, [2]])
-    assert "root.twigs.0.length" in send(prune, {**sent, "root": {"length": 1, "twigs": [{}]}}).content
+    assert (
+        "root.twigs.0.length"
+        in send(prune, {**sent, "root": {"length": 1, "twigs": [{}]}}).content
+    )
 
 
 def test_a_union_told_apart_by_a_field() -> None:
@@ -500,20 +544,33 @@ def test_a_lone_model_is_not_unwrapped() -> None:
     def moor(berth: Berth) -> str:
         return berth.quay
 
-    assert parameters(moor) == {"type": "object", "properties": {"berth": BERTH}, "required": ["berth"]}
+    assert parameters(moor) == {
+        "type": "object",
+        "properties": {"berth": BERTH},
+        "required": ["berth"],
+    }
     assert value(moor, {"berth": {"quay": "north"}}) == "north"
 
 
 def test_models_arrive_as_models_inside_containers() -> None:
-    def inspect_all(rows: list[Berth], by_name: dict[str, Bed], spare: Optional[Berth] = None) -> str:
+    def inspect_all(
+        rows: list[Berth], by_name: dict[str, Bed], spare: Optional[Berth] = None
+    ) -> str:
         return f"{rows[0].quay} {by_name['b'].length} {type(spare).__name__}"
 
-    sent = {"rows": [{"quay": "n"}], "by_name": {"b": {"length": 1}}, "spare": {"quay": "s"}}
+    sent = {
+        "rows": [{"quay": "n"}],
+        "by_name": {"b": {"length": 1}},
+        "spare": {"quay": "s"},
+    }
     assert value(inspect_all, sent) == "n 1.0 Berth"
 
 
 def test_a_rule_in_code_speaks_to_the_model() -> None:
-    assert "even numbers have no middle" in send(taking(Odd), {"given": {"number": 4}}).content
+    assert (
+        "even numbers have no middle"
+        in send(taking(Odd), {"given": {"number": 4}}).content
+    )
 
 
 def test_one_model_twice_keeps_two_descriptions() -> None:
@@ -526,16 +583,28 @@ def test_one_model_twice_keeps_two_descriptions() -> None:
         return near.quay
 
     entries = parameters(tow)["properties"]
-    assert [entries[name]["description"] for name in ("near", "far")] == ["Where it starts.", "Where it ends."]
+    assert [entries[name]["description"] for name in ("near", "far")] == [
+        "Where it starts.",
+        "Where it ends.",
+    ]
 
 
 def test_a_description_stays_with_its_parameter() -> None:
-    def graft(onto: Annotated[Branch, Field(description="What is cut.")], scion: Branch | None = None) -> None: ...
+    def graft(
+        onto: Annotated[Branch, Field(description="What is cut.")],
+        scion: Branch | None = None,
+    ) -> None: ...
 
     def burn(wood: list[Branch]) -> None: ...
 
-    assert parameters(graft)["properties"]["onto"] == {**ref("Branch"), "description": "What is cut."}
-    assert parameters(graft)["properties"]["scion"] == {**either(ref("Branch"), NULL), "default": None}
+    assert parameters(graft)["properties"]["onto"] == {
+        **ref("Branch"),
+        "description": "What is cut.",
+    }
+    assert parameters(graft)["properties"]["scion"] == {
+        **either(ref("Branch"), NULL),
+        "default": None,
+    }
     assert parameters(burn)["properties"]["wood"] == array(ref("Branch"))
 
 
@@ -560,25 +629,38 @@ def test_the_order_of_a_union_is_its_own() -> None:
     [
         pytest.param(Iterable[int], [1, 2], list, id="Iterable"),
         pytest.param(Optional[Iterable[int]], [1, 2], list, id="or nothing"),
-        pytest.param(Annotated[Iterable[int], "Numbers."], [1, 2], list, id="annotated"),
+        pytest.param(
+            Annotated[Iterable[int], "Numbers."], [1, 2], list, id="annotated"
+        ),
         pytest.param(Generator[int, None, None], [1, 2], list, id="Generator"),
-        pytest.param(dict[str, Iterable[int]], {"k": [1, 2]}, lambda given: list(given["k"]), id="in a dict"),
+        pytest.param(
+            dict[str, Iterable[int]],
+            {"k": [1, 2]},
+            lambda given: list(given["k"]),
+            id="in a dict",
+        ),
         pytest.param(Iterable, [1, 2], list, id="of anything"),
     ],
 )
-def test_an_iterable_is_checked_before_the_function_runs(hint: Any, sent: Any, walk: Callable[..., Any]) -> None:
+def test_an_iterable_is_checked_before_the_function_runs(
+    hint: Any, sent: Any, walk: Callable[..., Any]
+) -> None:
     def count(given):  # type: ignore[no-untyped-def]
         return [*walk(given), *walk(given)]
 
     count.__annotations__ = {"given": hint}
-    assert value(count, {"given": sent}) == [1, 2, 1, 2], "it may be walked through twice, as any list"
+    assert value(count, {"given": sent}) == [1, 2, 1, 2], (
+        "it may be walked through twice, as any list"
+    )
     wrong = {"given": {"k": ["x"]} if isinstance(sent, dict) else ["x"]}
     assert hint is Iterable or send(count, wrong).reason == "malformed"
 
 
 def test_deep_mixtures() -> None:
     Plan = Sequence[Mapping[str, list[tuple[int, dict[str, str]]]]]
-    assert value(taking(Plan), {"given": [{"day": [[1, {"x": "y"}]]}]}) == [{"day": [(1, {"x": "y"})]}]
+    assert value(taking(Plan), {"given": [{"day": [[1, {"x": "y"}]]}]}) == [
+        {"day": [(1, {"x": "y"})]}
+    ]
     assert send(taking(Plan), {"given": [{"day": [["a", {}]]}]}).is_error
 
 
@@ -596,7 +678,9 @@ def test_decimals_keep_their_digits(text: str) -> None:
         pytest.param(float, "2.5", 2.5, id="digits for a float"),
         pytest.param(bool, "true", True, id="a word for a bool"),
         pytest.param(list[int], "[1, 2]", [1, 2], id="JSON text for a list"),
-        pytest.param(Berth, '{"quay": "n"}', Berth(quay="n"), id="JSON text for a model"),
+        pytest.param(
+            Berth, '{"quay": "n"}', Berth(quay="n"), id="JSON text for a model"
+        ),
         pytest.param(str, "[1, 2]", "[1, 2]", id="text that looks like a list"),
         pytest.param(str, "true", "true", id="text that looks like a bool"),
         pytest.param(Optional[str], "null", "null", id="text that looks like nothing"),
@@ -613,7 +697,11 @@ def test_a_secret_keeps_its_default_to_itself() -> None:
     def unlock(door: str, code: SecretStr = SecretStr("4711")) -> str:  # noqa: B008
         return code.get_secret_value()
 
-    assert parameters(unlock)["properties"]["code"] == {**STRING, "format": "password", "writeOnly": True}
+    assert parameters(unlock)["properties"]["code"] == {
+        **STRING,
+        "format": "password",
+        "writeOnly": True,
+    }
     assert value(unlock, {"door": "cellar"}) == "4711"
     assert value(unlock, {"door": "cellar", "code": "1"}) == "1"
 
@@ -630,8 +718,14 @@ def test_two_classes_of_one_name() -> None:
 
     reserve.__annotations__ = {"ship": list[Berth], "cabin": list[other()]}  # type: ignore[misc]
     made = parameters(reserve)
-    entries = [made["properties"][name]["items"]["$ref"].rpartition("/")[2] for name in ("ship", "cabin")]
-    assert [list(made["$defs"][name]["properties"]) for name in entries] == [["quay", "depth"], ["bunk"]]
+    entries = [
+        made["properties"][name]["items"]["$ref"].rpartition("/")[2]
+        for name in ("ship", "cabin")
+    ]
+    assert [list(made["$defs"][name]["properties"]) for name in entries] == [
+        ["quay", "depth"],
+        ["bunk"],
+    ]
     assert value(reserve, {"ship": [{"quay": "n"}], "cabin": [{"bunk": 3}]}) == ("n", 3)
 
 
@@ -668,7 +762,9 @@ def test_what_has_a_default_is_not_required() -> None:
 
     made = parameters(report)
     assert made["required"] == ["town"]
-    defaults = {name: entry.get("default", "none") for name, entry in made["properties"].items()}
+    defaults = {
+        name: entry.get("default", "none") for name, entry in made["properties"].items()
+    }
     assert defaults == {
         "town": "none", "unit": "C", "days": 0, "loud": False, "sep": "", "lat": -33.5, "note": None, "rows": [1],
         "limit": 5,
@@ -680,12 +776,27 @@ def test_what_has_a_default_is_not_required() -> None:
     ("sent", "wanted"),
     [
         pytest.param({"must": None}, (None, None, 3, 4), id="null where it is allowed"),
-        pytest.param({"must": 1, "may": None, "wide": None}, (1, None, 3, None), id="null that the type takes"),
-        pytest.param({"must": 1, "plain": None}, (1, None, 3, 4), id="null that the type refuses is the default"),
+        pytest.param(
+            {"must": 1, "may": None, "wide": None},
+            (1, None, 3, None),
+            id="null that the type takes",
+        ),
+        pytest.param(
+            {"must": 1, "plain": None},
+            (1, None, 3, 4),
+            id="null that the type refuses is the default",
+        ),
     ],
 )
-def test_optional_and_nullable_are_two_things(sent: dict[str, Any], wanted: Any) -> None:
-    def move(must: Optional[int], may: Optional[int] = None, plain: int = 3, wide: int | None = 4) -> Any:
+def test_optional_and_nullable_are_two_things(
+    sent: dict[str, Any], wanted: Any
+) -> None:
+    def move(
+        must: Optional[int],
+        may: Optional[int] = None,
+        plain: int = 3,
+        wide: int | None = 4,
+    ) -> Any:
         return must, may, plain, wide
 
     assert parameters(move)["required"] == ["must"]
@@ -718,8 +829,12 @@ def test_null_inside_a_model_is_its_default() -> None:
         pytest.param(decimal.Decimal, decimal.Decimal("1.10"), "1.10", id="Decimal"),
         pytest.param(frozenset[str], frozenset(), [], id="empty set"),
         pytest.param(Berth, Berth(quay="n"), {"quay": "n", "depth": 4.0}, id="model"),
-        pytest.param(Fare, Fare(**{"from-zone": 2}), {"from-zone": 2}, id="model by its aliases"),
-        pytest.param(Bed, Bed(1.0), {"length": 1.0, "plants": [], "sunny": True}, id="dataclass"),
+        pytest.param(
+            Fare, Fare(**{"from-zone": 2}), {"from-zone": 2}, id="model by its aliases"
+        ),
+        pytest.param(
+            Bed, Bed(1.0), {"length": 1.0, "plants": [], "sunny": True}, id="dataclass"
+        ),
         pytest.param(int, 2**80, 2**80, id="big number"),
         pytest.param(float, float("inf"), "left out", id="infinity"),
         pytest.param(float, float("nan"), "left out", id="no number"),
@@ -747,7 +862,11 @@ def test_defaults_inside_models_are_json_as_well() -> None:
         marker: Any = object()
 
     entries = parameters(taking(Tide))["properties"]["given"]["properties"]
-    assert entries == {"table": {**STRING, "format": "path", "default": "tides"}, "height": NUMBER, "marker": {}}
+    assert entries == {
+        "table": {**STRING, "format": "path", "default": "tides"},
+        "height": NUMBER,
+        "marker": {},
+    }
 
 
 # Field and Annotated
@@ -767,21 +886,34 @@ def test_fields_as_defaults() -> None:
     assert made["required"] == ["dish", "least"]
     assert made["properties"] == {
         "dish": {**STRING, "description": "What to cook.", "examples": ["pie"]},
-        "covers": {**INTEGER, "minimum": 1, "default": 2, "description": "For how many."},
+        "covers": {
+            **INTEGER,
+            "minimum": 1,
+            "default": 2,
+            "description": "For how many.",
+        },
         "least": {**INTEGER, "minimum": 0},
         "notes": {**array(STRING), "description": "Wishes."},
     }
     for _ in range(2):
-        assert value(order, {"dish": "pie", "least": 0}) == ("pie", 2, 0, ["seen"]), "the factory runs at every call"
+        assert value(order, {"dish": "pie", "least": 0}) == ("pie", 2, 0, ["seen"]), (
+            "the factory runs at every call"
+        )
     assert "covers" in send(order, {"dish": "pie", "least": 0, "covers": 0}).content
 
 
 @pytest.mark.parametrize(
     ("hint", "entry"),
     [
-        pytest.param(Annotated[int, "How many."], {**INTEGER, "description": "How many."}, id="plain string"),
         pytest.param(
-            Annotated[int, Field(description="How many.")], {**INTEGER, "description": "How many."}, id="Field"
+            Annotated[int, "How many."],
+            {**INTEGER, "description": "How many."},
+            id="plain string",
+        ),
+        pytest.param(
+            Annotated[int, Field(description="How many.")],
+            {**INTEGER, "description": "How many."},
+            id="Field",
         ),
         pytest.param(
             Annotated[Optional[int], "How many, if any."],
@@ -793,24 +925,40 @@ def test_fields_as_defaults() -> None:
             {**INTEGER, "minimum": 1, "maximum": 5, "description": "Few."},
             id="two Fields",
         ),
-        pytest.param(Annotated[Annotated[int, "Inner."], "Outer."], {**INTEGER, "description": "Outer."}, id="nested"),
-        pytest.param(Annotated[Berth, "Where."], {**BERTH, "description": "Where."}, id="model"),
+        pytest.param(
+            Annotated[Annotated[int, "Inner."], "Outer."],
+            {**INTEGER, "description": "Outer."},
+            id="nested",
+        ),
+        pytest.param(
+            Annotated[Berth, "Where."], {**BERTH, "description": "Where."}, id="model"
+        ),
     ],
 )
-def test_an_annotated_description_beats_the_docstring(hint: Any, entry: dict[str, Any]) -> None:
+def test_an_annotated_description_beats_the_docstring(
+    hint: Any, entry: dict[str, Any]
+) -> None:
     take = taking(hint)
     take.__doc__ = "Take.\n\nArgs:\n    given: From the docstring.\n"
     assert parameters(take)["properties"]["given"] == entry
 
 
 def test_a_default_inside_annotated() -> None:
-    def leaf(book: str, page: Annotated[int, Field(default=1, ge=1)], mark: Annotated[float, Field(gt=0)] = 1.5) -> Any:
+    def leaf(
+        book: str,
+        page: Annotated[int, Field(default=1, ge=1)],
+        mark: Annotated[float, Field(gt=0)] = 1.5,
+    ) -> Any:
         return page, mark
 
     made = parameters(leaf)
     assert made["required"] == ["book"]
     assert made["properties"]["page"] == {**INTEGER, "minimum": 1, "default": 1}
-    assert made["properties"]["mark"] == {**NUMBER, "exclusiveMinimum": 0, "default": 1.5}
+    assert made["properties"]["mark"] == {
+        **NUMBER,
+        "exclusiveMinimum": 0,
+        "default": 1.5,
+    }
     assert value(leaf, {"book": "b"}) == (1, 1.5)
 
 
@@ -826,23 +974,35 @@ def test_a_default_inside_annotated() -> None:
         pytest.param(Field(serialization_alias="from"), "start", ["start"], id="an alias for output only"),
     ],
 )  # fmt: skip
-def test_aliases_lead_to_their_parameter(field: Any, shown: str, sent: list[str]) -> None:
+def test_aliases_lead_to_their_parameter(
+    field: Any, shown: str, sent: list[str]
+) -> None:
     def ride(start):  # type: ignore[no-untyped-def]
         return start
 
     ride.__annotations__ = {"start": Annotated[str, field]}
-    assert parameters(ride) == {"type": "object", "properties": {shown: STRING}, "required": [shown]}
+    assert parameters(ride) == {
+        "type": "object",
+        "properties": {shown: STRING},
+        "required": [shown],
+    }
     assert [value(ride, {name: "Cork"}) for name in sent] == ["Cork"] * len(sent)
 
 
 def test_what_a_field_says_for_models_only_does_no_harm() -> None:
     def leaf(
-        page: Annotated[int, Field(deprecated=True, repr=False, exclude=True, frozen=True)] = 1,
+        page: Annotated[
+            int, Field(deprecated=True, repr=False, exclude=True, frozen=True)
+        ] = 1,
         mark: Annotated[int, Field(validate_default=True, ge=1)] = 2,
     ) -> Any:
         return page, mark
 
-    assert parameters(leaf)["properties"]["mark"] == {**INTEGER, "minimum": 1, "default": 2}
+    assert parameters(leaf)["properties"]["mark"] == {
+        **INTEGER,
+        "minimum": 1,
+        "default": 2,
+    }
     assert value(leaf, {"page": 3}) == (3, 2)
 
 
@@ -897,8 +1057,12 @@ def test_positional_only(sent: dict[str, Any], wanted: Any) -> None:
         pytest.param({"first": 0, "rest": [7]}, (0, 5, (7,)), id="a gap in the middle"),
     ],
 )
-def test_defaults_fill_the_gaps_between_positions(sent: dict[str, Any], wanted: Any) -> None:
-    def pick(first: int = 1, second: int = Field(default_factory=lambda: 5), /, *rest: int) -> Any:
+def test_defaults_fill_the_gaps_between_positions(
+    sent: dict[str, Any], wanted: Any
+) -> None:
+    def pick(
+        first: int = 1, second: int = Field(default_factory=lambda: 5), /, *rest: int
+    ) -> Any:
         return first, second, rest
 
     assert value(pick, sent) == wanted
@@ -908,7 +1072,10 @@ def test_any_number_of_values() -> None:
     def total(*values: int) -> int:
         return sum(values)
 
-    assert parameters(total) == {"type": "object", "properties": {"values": array(INTEGER)}}
+    assert parameters(total) == {
+        "type": "object",
+        "properties": {"values": array(INTEGER)},
+    }
     assert value(total, {"values": [1, 2, 3]}) == 6
     assert value(total, {}) == 0
     assert "values" in send(total, {"values": ["x"]}).content
@@ -926,10 +1093,18 @@ def test_any_names() -> None:
 
 
 def test_all_kinds_at_once() -> None:
-    def mix(base: int, /, other: int = 5, *rest: int, sharp: bool = False, **more: str) -> Any:
+    def mix(
+        base: int, /, other: int = 5, *rest: int, sharp: bool = False, **more: str
+    ) -> Any:
         return base, other, rest, sharp, more
 
-    assert value(mix, {"base": 1, "rest": [2], "sharp": True, "x": "y"}) == (1, 5, (2,), True, {"x": "y"})
+    assert value(mix, {"base": 1, "rest": [2], "sharp": True, "x": "y"}) == (
+        1,
+        5,
+        (2,),
+        True,
+        {"x": "y"},
+    )
     assert value(mix, {"base": 1}) == (1, 5, (), False, {})
 
 
@@ -939,7 +1114,10 @@ def test_no_parameters() -> None:
 
     assert parameters(chime) == {"type": "object", "properties": {}}
     registry = ToolRegistry([chime])
-    assert [registry.call("chime", sent).content for sent in ("", "{}", "null", None, {}, [])] == ["bong"] * 6
+    assert [
+        registry.call("chime", sent).content
+        for sent in ("", "{}", "null", None, {}, [])
+    ] == ["bong"] * 6
     assert "strike" in registry.call("chime", {"strike": 3}).content
 
 
@@ -948,7 +1126,11 @@ def test_no_hint_means_any_value() -> None:
         return note, times
 
     made = parameters(jot)
-    assert made == {"type": "object", "properties": {"note": {}, "times": {"default": 5}}, "required": ["note"]}
+    assert made == {
+        "type": "object",
+        "properties": {"note": {}, "times": {"default": 5}},
+        "required": ["note"],
+    }
     assert value(jot, {"note": [1, {"a": None}]}) == ([1, {"a": None}], 5)
 
 
@@ -986,7 +1168,15 @@ def test_names_that_others_reserve() -> None:
         warnings.simplefilter("error")
         made = parameters(query)
     assert list(made["properties"]) == list(inspect.signature(query).parameters)
-    assert made["required"] == ["model_config", "model_fields_set", "_limit", "schema", "json", "copy", "dict"]
+    assert made["required"] == [
+        "model_config",
+        "model_fields_set",
+        "_limit",
+        "schema",
+        "json",
+        "copy",
+        "dict",
+    ]
     sent = {name: entry.get("default", {"string": "s", "integer": 9}[entry["type"]]) for name, entry in
             made["properties"].items() if name != "validate"}  # fmt: skip
     assert value(query, sent) == {**sent, "validate": True}
@@ -1001,14 +1191,23 @@ def test_names_that_schemas_use() -> None:
         required: bool = True
         properties: dict[str, str] = {}
 
-    def publish(title: str, type: str, default: int, items: list[str], enum: bool, properties: Any) -> str:
+    def publish(
+        title: str,
+        type: str,
+        default: int,
+        items: list[str],
+        enum: bool,
+        properties: Any,
+    ) -> str:
         return title
 
     publish.__annotations__["properties"] = Article
     made = parameters(publish)
     names = ["title", "type", "default", "items", "enum", "properties"]
     assert (list(made["properties"]), made["required"]) == (names, names)
-    assert list(made["properties"]["properties"]["properties"]) == list(Article.model_fields)
+    assert list(made["properties"]["properties"]["properties"]) == list(
+        Article.model_fields
+    )
     assert made["properties"]["properties"]["required"] == ["title", "description"]
 
 
@@ -1065,7 +1264,13 @@ DOCSTRINGS = [
                 over several lines
                 and stops.
         """,
-        ("Think.", {"a": "First line.", "b": "Second line that goes on over several lines and stops."}),
+        (
+            "Think.",
+            {
+                "a": "First line.",
+                "b": "Second line that goes on over several lines and stops.",
+            },
+        ),
         id="Google over several lines",
     ),
     pytest.param(
@@ -1143,7 +1348,10 @@ DOCSTRINGS = [
             *rest: What to add.
             **more: Names.
         """,
-        ("Pile.", {"base": "Where to begin.", "rest": "What to add.", "more": "Names."}),
+        (
+            "Pile.",
+            {"base": "Where to begin.", "rest": "What to add.", "more": "Names."},
+        ),
         id="stars",
     ),
     pytest.param(
@@ -1177,7 +1385,10 @@ DOCSTRINGS = [
                 - slow: at night
             dry: Whether.
         """,
-        ("Choose.", {"mode": "One of - fast: at once - slow: at night", "dry": "Whether."}),
+        (
+            "Choose.",
+            {"mode": "One of - fast: at once - slow: at night", "dry": "Whether."},
+        ),
         id="a list in an entry",
     ),
     pytest.param(
@@ -1206,7 +1417,13 @@ DOCSTRINGS = [
         str
             The mixture.
         """,
-        ("Mix.", {"first": "Paint to start from, well stirred.", "second": "Paint to add, default: white."}),
+        (
+            "Mix.",
+            {
+                "first": "Paint to start from, well stirred.",
+                "second": "Paint to add, default: white.",
+            },
+        ),
         id="NumPy",
     ),
     pytest.param(
@@ -1269,7 +1486,11 @@ DOCSTRINGS = [
     ),
     # none of these
     pytest.param("Blow a whistle.", ("Blow a whistle.", {}), id="one line"),
-    pytest.param("Blow: loud, to a@b.example.", ("Blow: loud, to a@b.example.", {}), id="one line with a colon"),
+    pytest.param(
+        "Blow: loud, to a@b.example.",
+        ("Blow: loud, to a@b.example.", {}),
+        id="one line with a colon",
+    ),
     pytest.param("", ("", {}), id="empty"),
     pytest.param(
         """Describe.
@@ -1286,11 +1507,16 @@ DOCSTRINGS = [
 @pytest.mark.parametrize(("text", "read"), DOCSTRINGS)
 def test_docstrings(text: str, read: Any) -> None:
     description, about = read_docstring(inspect.cleandoc(text))
-    assert (description, {name: words for name, words in about.items() if words}) == read
+    assert (
+        description,
+        {name: words for name, words in about.items() if words},
+    ) == read
 
 
 def test_the_docstring_of_a_function_reaches_the_model() -> None:
-    def temperature(place: Annotated[str, Field(description="City and country.")], unit: str = "C") -> str:
+    def temperature(
+        place: Annotated[str, Field(description="City and country.")], unit: str = "C"
+    ) -> str:
         """Tell the temperature.
 
         Args:
@@ -1304,12 +1530,17 @@ def test_the_docstring_of_a_function_reaches_the_model() -> None:
 
     entry = ToolRegistry([temperature]).schemas()[0]["function"]
     assert entry["description"] == "Tell the temperature."
-    shown = {name: one["description"] for name, one in entry["parameters"]["properties"].items()}
+    shown = {
+        name: one["description"]
+        for name, one in entry["parameters"]["properties"].items()
+    }
     assert shown == {"place": "City and country.", "unit": "C or F."}
 
 
 def test_a_long_docstring_is_read_in_no_time() -> None:
-    text = "Do.\n\nArgs:\n" + "".join(f"    p{number}: words : of {number}\n" for number in range(1_000))
+    text = "Do.\n\nArgs:\n" + "".join(
+        f"    p{number}: words : of {number}\n" for number in range(1_000)
+    )
     assert len(read_docstring(text)[1]) == 1_000
 
 
@@ -1326,7 +1557,9 @@ def test_hints_resolve_where_the_function_was_written() -> None:
         return inner
 
     @logged
-    def find(term: Annotated[str, Field(description="What.")], season: Season = Season.SPRING) -> Any:
+    def find(
+        term: Annotated[str, Field(description="What.")], season: Season = Season.SPRING
+    ) -> Any:
         return term, season
 
     made = parameters(find)
@@ -1358,8 +1591,16 @@ def test_a_hint_may_name_what_comes_later() -> None:
     with pytest.raises(ToolDefinitionError, match=r"'store'.*'Row'.*not defined"):
         module.registry.schemas()
     module.define()
-    assert module.store.tool_schema["function"]["parameters"]["required"] == ["crate", "row"]
-    assert module.registry.call("store", {"crate": {"rows": []}, "row": {"number": 3}}).value == "[] 3"
+    assert module.store.tool_schema["function"]["parameters"]["required"] == [
+        "crate",
+        "row",
+    ]
+    assert (
+        module.registry.call(
+            "store", {"crate": {"rows": []}, "row": {"number": 3}}
+        ).value
+        == "[] 3"
+    )
 
 
 def test_a_model_may_name_what_comes_later() -> None:
@@ -1380,11 +1621,21 @@ def test_a_model_may_name_what_comes_later() -> None:
             globals()["Row"] = Row
         """
     )
-    with pytest.raises(ToolDefinitionError, match=r"'Crate'.*'crate'.*'store'.*not defined"):
+    with pytest.raises(
+        ToolDefinitionError, match=r"'Crate'.*'crate'.*'store'.*not defined"
+    ):
         module.registry.schemas()
     module.define()
-    assert module.registry.schemas()[0]["function"]["parameters"]["required"] == ["label", "crate"]
-    assert module.registry.call("store", {"label": "l", "crate": {"rows": [{"number": 1}]}}).value == "l 1"
+    assert module.registry.schemas()[0]["function"]["parameters"]["required"] == [
+        "label",
+        "crate",
+    ]
+    assert (
+        module.registry.call(
+            "store", {"label": "l", "crate": {"rows": [{"number": 1}]}}
+        ).value
+        == "l 1"
+    )
 
 
 def test_what_is_returned_does_not_matter() -> None:
@@ -1399,7 +1650,10 @@ def _module(source: str) -> Any:
     made = types.ModuleType(f"written_{len(sys.modules)}")
     sys.modules[made.__name__] = made
     made.__dict__.update(tool=tool, registry=ToolRegistry(), ToolContext=ToolContext)
-    exec(compile(inspect.cleandoc(source), made.__name__, "exec", dont_inherit=True), made.__dict__)
+    exec(
+        compile(inspect.cleandoc(source), made.__name__, "exec", dont_inherit=True),
+        made.__dict__,
+    )
     return made
 
 
@@ -1434,7 +1688,10 @@ def refuse(**hints: Any) -> Callable[..., Any]:
         pytest.param([int], id="a list literal"),
         pytest.param(len, id="a function"),
         pytest.param(list[P.args], id="ParamSpec"),
-        pytest.param(Annotated[int | str, Field(discriminator="kind")], id="a union with nothing to tell it apart"),
+        pytest.param(
+            Annotated[int | str, Field(discriminator="kind")],
+            id="a union with nothing to tell it apart",
+        ),
         pytest.param(Annotated[str, Field(pattern="(")], id="a pattern that is none"),
         pytest.param("the name of a town", id="prose"),
         pytest.param("int |", id="half a hint"),
@@ -1457,7 +1714,9 @@ def test_an_attribute_that_is_not_there_is_told_of_at_first_use_at_the_latest() 
 
 
 def test_a_refusal_tells_the_way_out() -> None:
-    with pytest.raises(ToolDefinitionError, match=r"'Engine'.*no JSON form.*ToolContext"):
+    with pytest.raises(
+        ToolDefinitionError, match=r"'Engine'.*no JSON form.*ToolContext"
+    ):
         ToolRegistry([refuse(given=Engine)])
 
 
@@ -1539,8 +1798,13 @@ def test_the_context_is_hidden_and_filled_in(function: Callable[..., Any]) -> No
     assert "context" not in made["properties"]
     assert made["required"] == ["a"]
     sent = {"a": 1, **({"rest": [5]} if "rest" in made["properties"] else {})}
-    assert send(function, sent, deps="given to the run").value == (1, "given to the run")
-    forged = send(function, {**sent, "context": {"deps": "forged"}}, deps="given to the run")
+    assert send(function, sent, deps="given to the run").value == (
+        1,
+        "given to the run",
+    )
+    forged = send(
+        function, {**sent, "context": {"deps": "forged"}}, deps="given to the run"
+    )
     assert forged.is_error or forged.value == (1, "given to the run")
 
 
@@ -1598,7 +1862,9 @@ def test_a_model_cannot_smuggle_a_context(hint: Any) -> None:
 
 @pytest.mark.parametrize("star", ["*contexts", "**contexts"])
 def test_one_context_is_enough(star: str) -> None:
-    module = _module(f"def many(a: int, {star}: ToolContext): ...\ndef two(a: ToolContext, b: ToolContext): ...")
+    module = _module(
+        f"def many(a: int, {star}: ToolContext): ...\ndef two(a: ToolContext, b: ToolContext): ..."
+    )
     with pytest.raises(ToolDefinitionError, match="contexts"):
         ToolRegistry([module.many])
     with pytest.raises(ToolDefinitionError, match="two ToolContext"):

@@ -12,11 +12,20 @@ import pytest
 from openai import OpenAI
 
 from server import ChatServer, Fault, answer
-from toolkit import Model, ModelError, ModelInfo, Reply, ScriptedModel, ToolRegistry, Usage, run_agent_with_tools
+from toolkit import (
+    Model,
+    ModelError,
+    ModelInfo,
+    Reply,
+    ScriptedModel,
+    ToolRegistry,
+    Usage,
+    run_agent_with_tools,
+)
 from toolkit.cost import Price, explain, run_cost, schema_cost
 from toolkit.messages import Message
-from toolkit.registry import REGISTRY
-from toolkit.scripted import ScriptedRequest
+from toolkit.tools.registry import REGISTRY
+from toolkit.tools.request import Request
 
 TOKENS = {"find_order": 60, "cancel_order": 45, "list_orders": 20}
 ONCE, PROMPT = 300, 8
@@ -45,10 +54,13 @@ def list_orders() -> list[int]:
 TOOLS = (find_order, cancel_order, list_orders)
 
 
-def count(request: ScriptedRequest, once: int = ONCE) -> Reply:
+def count(request: Request, once: int = ONCE) -> Reply:
     """As a provider counts: the prompt, what comes once where there are tools, and the tools."""
     tools = sum(TOKENS[tool.name] for tool in request.tools)
-    return Reply(Message("assistant", "."), Usage(PROMPT + tools + (once if request.tools else 0), 1))
+    return Reply(
+        Message("assistant", "."),
+        Usage(PROMPT + tools + (once if request.tools else 0), 1),
+    )
 
 
 # Counted
@@ -61,7 +73,12 @@ def test_two_requests_count_the_total() -> None:
     assert [len(request.tools) for request in model.requests] == [0, 3]
     assert sum(cost.tools.values()) + cost.overhead == 425
     assert list(cost.tools) == list(TOKENS)
-    assert cost.tools["find_order"] > cost.tools["cancel_order"] > cost.tools["list_orders"] > 0, "by their length"
+    assert (
+        cost.tools["find_order"]
+        > cost.tools["cancel_order"]
+        > cost.tools["list_orders"]
+        > 0
+    ), "by their length"
     assert "shares by length" in cost.measured
 
 
@@ -77,7 +94,7 @@ def test_each_tool_is_counted_on_request() -> None:
 def test_shares_add_up_where_tokens_do_not(odd: int) -> None:
     """Tokens join at the seams, so that the whole is not just its parts."""
 
-    def seamed(request: ScriptedRequest) -> Reply:
+    def seamed(request: Request) -> Reply:
         reply = count(request, once=0)
         seams = odd if len(request.tools) > 1 else 0
         return dataclasses.replace(reply, usage=Usage(reply.usage.input_tokens + seams))
@@ -101,13 +118,21 @@ def test_no_tools_cost_nothing() -> None:
     "tell",
     [
         pytest.param(lambda request: "I count nothing.", id="no usage at all"),
-        pytest.param(lambda request: Reply(Message("assistant", "."), Usage(8, 1)), id="tools dropped by the server"),
+        pytest.param(
+            lambda request: Reply(Message("assistant", "."), Usage(8, 1)),
+            id="tools dropped by the server",
+        ),
     ],
 )
-def test_a_model_that_does_not_get_all_tools(tell: Callable[[ScriptedRequest], Any]) -> None:
+def test_a_model_that_does_not_get_all_tools(
+    tell: Callable[[Request], Any],
+) -> None:
     cost = schema_cost(TOOLS, model=ScriptedModel(tell))
     assert (cost.is_exact, cost.total) == (False, schema_cost(TOOLS).total)
-    assert (cost.measured, cost.requests) == ("estimated: 'scripted' counts no tokens for tools", 2)
+    assert (cost.measured, cost.requests) == (
+        "estimated: 'scripted' counts no tokens for tools",
+        2,
+    )
 
 
 def counted(tokens: int) -> dict[str, Any]:
@@ -117,7 +142,10 @@ def counted(tokens: int) -> dict[str, Any]:
 @contextlib.contextmanager
 def served(*plays: Any, **options: Any) -> Iterator[tuple[ChatServer, Model]]:
     """A server that plays these, and a model behind it whose connections are closed with it."""
-    with ChatServer(*plays) as server, OpenAI(base_url=server.base_url, api_key="k", max_retries=0) as client:
+    with (
+        ChatServer(*plays) as server,
+        OpenAI(base_url=server.base_url, api_key="k", max_retries=0) as client,
+    ):
         yield server, Model("m", client=client, **options)
 
 
@@ -129,13 +157,22 @@ REFUSED = Fault(400, "Unsupported parameter")
     [
         pytest.param([], {"max_tokens": 1}, id="most servers"),
         pytest.param([REFUSED, Fault(422)], {"max_completion_tokens": 16}, id="OpenAI"),
-        pytest.param([REFUSED, REFUSED, REFUSED], {}, id="a model that reasons for longer than that"),
+        pytest.param(
+            [REFUSED, REFUSED, REFUSED],
+            {},
+            id="a model that reasons for longer than that",
+        ),
     ],
 )
-def test_the_answer_is_cut_as_the_server_lets_it(refusals: list[Fault], field: Mapping[str, int]) -> None:
+def test_the_answer_is_cut_as_the_server_lets_it(
+    refusals: list[Fault], field: Mapping[str, int]
+) -> None:
     with served(*refusals, counted(9), counted(70)) as (server, model):
         cost = schema_cost([list_orders], model=model)
-    limits = [{key: body[key] for key in body if key.startswith("max_")} for body in server.bodies]
+    limits = [
+        {key: body[key] for key in body if key.startswith("max_")}
+        for body in server.bodies
+    ]
     assert limits[-2:] == [field, field]
     assert (cost.total, cost.requests) == (61, 2 + len(refusals))
 
@@ -146,7 +183,10 @@ def test_the_answer_is_cut_as_the_server_lets_it(refusals: list[Fault], field: M
         pytest.param([Fault(401)], id="a wrong key"),
         pytest.param([REFUSED] * 4, id="whatever is asked"),
         pytest.param([counted(9), Fault(400, "Invalid schema")], id="the tools"),
-        pytest.param([counted(9), *[Fault(400, "does not support tools")] * 2], id="the tools, in the prompt too"),
+        pytest.param(
+            [counted(9), *[Fault(400, "does not support tools")] * 2],
+            id="the tools, in the prompt too",
+        ),
     ],
 )
 def test_a_refusal_is_told(plays: list[Any]) -> None:
@@ -155,17 +195,26 @@ def test_a_refusal_is_told(plays: list[Any]) -> None:
 
 
 def test_tools_in_the_prompt_are_counted_there() -> None:
-    with served(counted(9), counted(70), info=ModelInfo(function_calling=False)) as (server, model):
+    with served(counted(9), counted(70), info=ModelInfo(function_calling=False)) as (
+        server,
+        model,
+    ):
         cost = schema_cost([list_orders], model=model)
     assert cost.total == 61
-    bare, told = ("".join(message["content"] for message in body["messages"]) for body in server.bodies)
+    bare, told = (
+        "".join(message["content"] for message in body["messages"])
+        for body in server.bodies
+    )
     assert "list_orders" in told
     assert "tools" not in server.bodies[1]
     assert "Tools" not in bare
 
 
 def test_a_server_that_refuses_tools_gets_them_in_the_prompt() -> None:
-    with served(counted(9), Fault(400, "m does not support tools"), counted(70)) as (server, model):
+    with served(counted(9), Fault(400, "m does not support tools"), counted(70)) as (
+        server,
+        model,
+    ):
         cost = schema_cost([list_orders], model=model)
     assert (cost.total, cost.is_exact) == (61, True)
     assert "list_orders" in server.bodies[-1]["messages"][0]["content"]
@@ -177,10 +226,14 @@ def test_a_real_server_counts_what_stands_in_the_prompt() -> None:
 
     embedded = LocalModel()
     with OpenAI(base_url=embedded.base_url, api_key=embedded.api_key) as client:
-        cost = schema_cost(TOOLS, model=Model("local", wire="react", client=client), each=True)
+        cost = schema_cost(
+            TOOLS, model=Model("local", wire="react", client=client), each=True
+        )
     assert cost.is_exact
     assert cost.tools["find_order"] > cost.tools["list_orders"] > 0
-    assert not schema_cost(TOOLS, model=embedded).is_exact, "it never reads more than one of them"
+    assert not schema_cost(TOOLS, model=embedded).is_exact, (
+        "it never reads more than one of them"
+    )
 
 
 # Estimated
@@ -199,7 +252,8 @@ def test_other_scripts_take_more_tokens_a_character() -> None:
         return name
 
     latin, chinese = (
-        schema_cost([ToolRegistry().register_function("find", text * 30, find)]).total for text in ("word", "查找订单")
+        schema_cost([ToolRegistry().register_function("find", text * 30, find)]).total
+        for text in ("word", "查找订单")
     )
     assert chinese > 1.5 * latin
 
@@ -219,7 +273,9 @@ def test_a_budget(budget: int, exceeds: bool) -> None:
 
 
 def test_it_reads_as_a_table() -> None:
-    cost = schema_cost(TOOLS, model=ScriptedModel(count), each=True, price=Price(2.5, currency="EUR"))
+    cost = schema_cost(
+        TOOLS, model=ScriptedModel(count), each=True, price=Price(2.5, currency="EUR")
+    )
     assert str(cost).splitlines() == [
         "      60  find_order",
         "      45  cancel_order",
@@ -239,19 +295,45 @@ def test_money_needs_a_price() -> None:
     ("price", "usage", "amount"),
     [
         pytest.param(Price(3.0), Usage(1_000_000, 500), 3.0, id="only what is read"),
-        pytest.param(Price(3.0, 15.0), Usage(1_000_000, 1_000_000), 18.0, id="and written"),
-        pytest.param(Price(3.0, 15.0, 0.3), Usage(1_000_000, 0, 500_000), 1.65, id="half of it cached"),
-        pytest.param(Price(3.0, 15.0), Usage(1_000_000, 0, 500_000), 3.0, id="no other price for cached"),
-        pytest.param(Price(3.0, 15.0, 0.0), Usage(1_000_000, 0, 1_000_000), 0.0, id="cached for nothing"),
-        pytest.param(Price(3.0, 15.0), Usage(0, 1_000_000, 0, 900_000), 15.0, id="reasoning is written too"),
+        pytest.param(
+            Price(3.0, 15.0), Usage(1_000_000, 1_000_000), 18.0, id="and written"
+        ),
+        pytest.param(
+            Price(3.0, 15.0, 0.3),
+            Usage(1_000_000, 0, 500_000),
+            1.65,
+            id="half of it cached",
+        ),
+        pytest.param(
+            Price(3.0, 15.0),
+            Usage(1_000_000, 0, 500_000),
+            3.0,
+            id="no other price for cached",
+        ),
+        pytest.param(
+            Price(3.0, 15.0, 0.0),
+            Usage(1_000_000, 0, 1_000_000),
+            0.0,
+            id="cached for nothing",
+        ),
+        pytest.param(
+            Price(3.0, 15.0),
+            Usage(0, 1_000_000, 0, 900_000),
+            15.0,
+            id="reasoning is written too",
+        ),
     ],
 )
-def test_prices_are_for_a_million_tokens(price: Price, usage: Usage, amount: float) -> None:
+def test_prices_are_for_a_million_tokens(
+    price: Price, usage: Usage, amount: float
+) -> None:
     assert price.of(usage).amount == pytest.approx(amount)
 
 
 def test_a_run_costs_what_its_provider_told(run: Callable[..., Any]) -> None:
-    model = ScriptedModel([Reply(Message("assistant", "Done."), Usage(1_000, 200, 400))])
+    model = ScriptedModel(
+        [Reply(Message("assistant", "Done."), Usage(1_000, 200, 400))]
+    )
     result = run("q", model=model, tools=TOOLS)
     price = Price(2.0, 8.0, 0.5, "EUR")
     assert str(price.of(result.usage)) == "0.003000 EUR"
@@ -264,7 +346,9 @@ def test_a_run_costs_what_its_provider_told(run: Callable[..., Any]) -> None:
 
 
 def sections(text: str) -> dict[str, str]:
-    return {part.partition("\n")[0]: part.partition("\n")[2] for part in text.split("\n\n")}
+    return {
+        part.partition("\n")[0]: part.partition("\n")[2] for part in text.split("\n\n")
+    }
 
 
 def test_each_wire_is_explained() -> None:
@@ -272,7 +356,12 @@ def test_each_wire_is_explained() -> None:
     *wires, prompt = told.values()
     chat, strict, responses, anthropic = map(json.loads, wires)
     assert list(told)[:2] == ["Chat Completions", "Chat Completions, strict"]
-    assert chat["function"]["name"] == strict["function"]["name"] == responses["name"] == anthropic["name"]
+    assert (
+        chat["function"]["name"]
+        == strict["function"]["name"]
+        == responses["name"]
+        == anthropic["name"]
+    )
     assert strict["function"]["strict"] is True
     assert strict["function"]["parameters"]["additionalProperties"] is False
     assert "additionalProperties" not in chat["function"]["parameters"]
@@ -284,11 +373,15 @@ def test_each_wire_is_explained() -> None:
 def test_what_is_explained_is_what_is_sent() -> None:
     with served("Done.") as (server, model):
         run_agent_with_tools("q", tools=[find_order], model=model)
-    assert server.bodies[0]["tools"] == [json.loads(sections(explain(find_order))["Chat Completions"])]
+    assert server.bodies[0]["tools"] == [
+        json.loads(sections(explain(find_order))["Chat Completions"])
+    ]
 
 
 def test_a_tool_with_an_alias_is_explained_as_models_see_it() -> None:
-    tool = ToolRegistry().register_tool(list_orders, name="orders.list", description="Liste der Bestellungen, für alle")
+    tool = ToolRegistry().register_tool(
+        list_orders, name="orders.list", description="Liste der Bestellungen, für alle"
+    )
     told = sections(explain(tool))
     assert json.loads(told["Anthropic Messages"])["name"] == "orders_list"
     assert "für" in told["Chat Completions"]

@@ -18,9 +18,20 @@ from typing import Any
 import pytest
 
 import toolkit
-from toolkit import Limits, Message, ModelError, Reply, RunResult, ScriptedModel, ToolCall, ToolRegistry, Usage, Verdict
+from toolkit import (
+    Limits,
+    Message,
+    ModelError,
+    Reply,
+    RunResult,
+    ScriptedModel,
+    ToolCall,
+    ToolRegistry,
+    Usage,
+    Verdict,
+)
 from toolkit.errors import StoreError
-from toolkit.loop import Run
+from toolkit.runs.loop import Run
 from toolkit.store import SQLiteStore
 
 Runner = Callable[..., RunResult]
@@ -69,37 +80,66 @@ def resume(request: pytest.FixtureRequest) -> Runner:
     """`resume(paused, verdicts, **options)` through each of the two drivers."""
     if request.param == "sync":
         return toolkit.resume
-    return lambda *arguments, **options: asyncio.run(toolkit.aresume(*arguments, **options))
+    return lambda *arguments, **options: asyncio.run(
+        toolkit.aresume(*arguments, **options)
+    )
 
 
-def pause(store: SQLiteStore, run_id: str = "r", run: Runner = toolkit.run_agent_with_tools) -> RunResult:
+def pause(
+    store: SQLiteStore, run_id: str = "r", run: Runner = toolkit.run_agent_with_tools
+) -> RunResult:
     tools = of(pay, permission="sensitive")
-    return run("go", model=ScriptedModel([ask("pay", key="a")]), tools=tools, store=store, run_id=run_id)
+    return run(
+        "go",
+        model=ScriptedModel([ask("pay", key="a")]),
+        tools=tools,
+        store=store,
+        run_id=run_id,
+    )
 
 
 # Going on
 
 
 def test_a_run_is_kept_as_it_is(run: Runner, store: SQLiteStore, path: Path) -> None:
-    message = Message("assistant", "é 漢", (ask("look", key="ключ"),), opaque={"chat": {"x": [1]}})
+    message = Message(
+        "assistant", "é 漢", (ask("look", key="ключ"),), opaque={"chat": {"x": [1]}}
+    )
     model = ScriptedModel([Reply(message, Usage(3, 4, 1, 2)), "seen"])
-    result = run("größe", model=model, tools=of(look), store=store, instructions="be", limits=Limits(seconds=60.0))
+    result = run(
+        "größe",
+        model=model,
+        tools=of(look),
+        store=store,
+        instructions="be",
+        limits=Limits(seconds=60.0),
+    )
     other = SQLiteStore(path)
     assert other.load(result.run.id) == result.run
     assert other.result(result.run.id) == result
-    assert [(kept.id, kept.status) for kept in other.runs()] == [(result.run.id, "answered")]
+    assert [(kept.id, kept.status) for kept in other.runs()] == [
+        (result.run.id, "answered")
+    ]
     assert other.runs()[0].created <= other.runs()[0].updated
     other.close()
 
 
-def test_a_paused_run_is_gone_on_with_by_its_id(run: Runner, resume: Runner, store: SQLiteStore, path: Path) -> None:
+def test_a_paused_run_is_gone_on_with_by_its_id(
+    run: Runner, resume: Runner, store: SQLiteStore, path: Path
+) -> None:
     pause(store, run=run)
     store.close()
     other, tools = SQLiteStore(path), of(pay, permission="sensitive")
     (waiting,) = other.waiting()
     assert [call.id for call in waiting.waiting] == ["pay"]
     assert "Paused" in str(waiting)
-    result = resume("r", {"pay": Verdict("approve", by="Ada")}, model=ScriptedModel(["ok"]), tools=tools, store=other)
+    result = resume(
+        "r",
+        {"pay": Verdict("approve", by="Ada")},
+        model=ScriptedModel(["ok"]),
+        tools=tools,
+        store=other,
+    )
     assert [call.content for call in result.calls] == ["paid a"]
     assert other.waiting() == []
     assert other.load("r").decided["pay"].by == "Ada"
@@ -107,13 +147,22 @@ def test_a_paused_run_is_gone_on_with_by_its_id(run: Runner, resume: Runner, sto
 
 
 @pytest.mark.parametrize("as_given", ["result", "run", "json", "id"])
-def test_what_a_run_is_resumed_from(as_given: str, resume: Runner, store: SQLiteStore) -> None:
+def test_what_a_run_is_resumed_from(
+    as_given: str, resume: Runner, store: SQLiteStore
+) -> None:
     paused = pause(store)
-    given: Any = {"result": paused, "run": paused.run, "json": paused.to_json(), "id": "r"}[as_given]
+    given: Any = {
+        "result": paused,
+        "run": paused.run,
+        "json": paused.to_json(),
+        "id": "r",
+    }[as_given]
     options: dict[str, Any] = {"tools": of(pay, permission="sensitive"), "store": store}
     result = resume(given, {"pay": "approve"}, model=ScriptedModel(["ok"]), **options)
     assert str(result) == "ok"
-    if as_given == "id":  # an ended run has nothing to go on with, and says its end again
+    if (
+        as_given == "id"
+    ):  # an ended run has nothing to go on with, and says its end again
         assert resume(given, model=ScriptedModel([]), **options) == result
         return
     with pytest.raises(StoreError, match="in another state"):
@@ -126,7 +175,9 @@ def test_an_id_without_its_store_is_told(resume: Runner) -> None:
         resume("r", model=ScriptedModel([]), tools=())
 
 
-def test_a_fault_leaves_a_run_that_goes_on_by_its_id(run: Runner, resume: Runner, store: SQLiteStore) -> None:
+def test_a_fault_leaves_a_run_that_goes_on_by_its_id(
+    run: Runner, resume: Runner, store: SQLiteStore
+) -> None:
     model = ScriptedModel([ask("look", key="a"), ModelError("down")])
     with pytest.raises(ModelError) as caught:
         run("go", model=model, tools=of(look), store=store, run_id="r")
@@ -138,7 +189,9 @@ def test_a_fault_leaves_a_run_that_goes_on_by_its_id(run: Runner, resume: Runner
     assert [call.content for call in result.calls] == ["seen a"]
 
 
-def test_ctrl_c_in_a_tool_leaves_a_run_that_goes_on_by_its_id(store: SQLiteStore, resume: Runner) -> None:
+def test_ctrl_c_in_a_tool_leaves_a_run_that_goes_on_by_its_id(
+    store: SQLiteStore, resume: Runner
+) -> None:
     def break_off() -> None:
         """Break off."""
         raise KeyboardInterrupt
@@ -146,15 +199,23 @@ def test_ctrl_c_in_a_tool_leaves_a_run_that_goes_on_by_its_id(store: SQLiteStore
     calls = [ask("break_off"), ask("look", key="a")]
     with pytest.raises(KeyboardInterrupt):
         toolkit.run_agent_with_tools(
-            "", model=ScriptedModel([calls]), tools=of(break_off, look, parallel=False), store=store, run_id="r"
+            "",
+            model=ScriptedModel([calls]),
+            tools=of(break_off, look, parallel=False),
+            store=store,
+            run_id="r",
         )
-    result = resume("r", model=ScriptedModel(["ok"]), tools=of(break_off, look), store=store)
+    result = resume(
+        "r", model=ScriptedModel(["ok"]), tools=of(break_off, look), store=store
+    )
     contents = [call.content for call in result.calls]
     assert contents[0].startswith("Interrupted while it ran")
     assert contents[1].startswith("Not run")
 
 
-def test_ctrl_c_amid_a_transaction_leaves_the_store_usable(store: SQLiteStore, path: Path) -> None:
+def test_ctrl_c_amid_a_transaction_leaves_the_store_usable(
+    store: SQLiteStore, path: Path
+) -> None:
     with pytest.raises(KeyboardInterrupt), store._transaction():
         raise KeyboardInterrupt
     other = SQLiteStore(path)
@@ -176,7 +237,13 @@ def test_a_run_is_driven_by_one(store: SQLiteStore, path: Path, resume: Runner) 
     ran: list[str] = []
     for one in (store, other):
         with pytest.raises(StoreError, match="'r' is being driven"):
-            resume("r", {"pay": "approve"}, model=ScriptedModel([]), tools=of(pay, permission="sensitive"), store=one)
+            resume(
+                "r",
+                {"pay": "approve"},
+                model=ScriptedModel([]),
+                tools=of(pay, permission="sensitive"),
+                store=one,
+            )
         with pytest.raises(StoreError, match="'r' is being driven"):
             one.delete("r")
     assert ran == []
@@ -190,13 +257,25 @@ def test_a_run_is_driven_by_one(store: SQLiteStore, path: Path, resume: Runner) 
     other.close()
 
 
-def test_a_tool_cannot_resume_the_run_that_it_is_in(run: Runner, store: SQLiteStore) -> None:
+def test_a_tool_cannot_resume_the_run_that_it_is_in(
+    run: Runner, store: SQLiteStore
+) -> None:
     def resume_itself() -> str:
         """Resume."""
-        return str(toolkit.resume("r", model=ScriptedModel(["inner"]), tools=of(look), store=store))
+        return str(
+            toolkit.resume(
+                "r", model=ScriptedModel(["inner"]), tools=of(look), store=store
+            )
+        )
 
     tools = of(resume_itself)
-    result = run("", model=ScriptedModel([ask("resume_itself"), "ok"]), tools=tools, store=store, run_id="r")
+    result = run(
+        "",
+        model=ScriptedModel([ask("resume_itself"), "ok"]),
+        tools=tools,
+        store=store,
+        run_id="r",
+    )
     assert "StoreError" in result.calls[0].content
     assert str(result) == "ok"
     assert store.result("r") == result
@@ -240,19 +319,31 @@ sys.stdin.readline()
 """
 
 
-def test_processes_that_claim_one_run_and_one_that_is_killed(store: SQLiteStore, path: Path) -> None:
+def test_processes_that_claim_one_run_and_one_that_is_killed(
+    store: SQLiteStore, path: Path
+) -> None:
     store.create(new_run("r"))
     store.release("r")
     command = [sys.executable, "-c", _IN_A_PROCESS, str(path)]
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "bufsize": 1}
+    pipes: dict[str, Any] = {
+        "stdin": subprocess.PIPE,
+        "stdout": subprocess.PIPE,
+        "text": True,
+        "bufsize": 1,
+    }
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     processes = [subprocess.Popen(command, env=environment, **pipes) for _ in range(4)]
-    assert [process.stdout.readline() for process in processes if process.stdout] == ["ready\n"] * 4
+    assert [process.stdout.readline() for process in processes if process.stdout] == [
+        "ready\n"
+    ] * 4
     for process in processes:
         print(file=process.stdin)
     said = [process.stdout.readline() for process in processes if process.stdout]
     assert sorted(said, reverse=True)[0] == "won\n"
-    assert sum("'r' is being driven, by this or another process" in line for line in said) == 3
+    assert (
+        sum("'r' is being driven, by this or another process" in line for line in said)
+        == 3
+    )
     with pytest.raises(StoreError, match="being driven"):
         store.claim("r")
     winner = processes[said.index("won\n")]
@@ -275,7 +366,9 @@ def test_an_id_is_taken_once(run: Runner, store: SQLiteStore) -> None:
 
 def test_a_run_that_could_not_be_kept_is_free_again(store: SQLiteStore) -> None:
     unkeepable = new_run("r", Message("user", "go", opaque={"chat": {1, 2}}))
-    for _ in range(2):  # the second time it would be "driven", if a lease were left over
+    for _ in range(
+        2
+    ):  # the second time it would be "driven", if a lease were left over
         with pytest.raises(TypeError):
             store.create(unkeepable)
     store.create(new_run("r"))
@@ -285,7 +378,9 @@ def test_a_run_that_could_not_be_kept_is_free_again(store: SQLiteStore) -> None:
 def test_a_closed_store_opens_again_and_keeps_its_claims(store: SQLiteStore) -> None:
     store.create(new_run("r"))
     store.close()
-    store.save(new_run("r", Message("user", "a"), Message("assistant", "b")), "answered")
+    store.save(
+        new_run("r", Message("user", "a"), Message("assistant", "b")), "answered"
+    )
     store.release("r")
     store.close()
     store.close()
@@ -296,7 +391,9 @@ def test_a_closed_store_opens_again_and_keeps_its_claims(store: SQLiteStore) -> 
 def test_what_is_not_claimed_is_not_written(store: SQLiteStore) -> None:
     pause(store)
     run = store.load("r")
-    with pytest.raises(StoreError, match=r"'r' is not claimed\. Go on with resume\('r', store=…\)"):
+    with pytest.raises(
+        StoreError, match=r"'r' is not claimed\. Go on with resume\('r', store=…\)"
+    ):
         store.save(run, "running")
 
 
@@ -314,7 +411,9 @@ def test_delete(store: SQLiteStore) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_child_shares_neither_connection_nor_claim(path: Path, store: SQLiteStore) -> None:
+def test_a_forked_child_shares_neither_connection_nor_claim(
+    path: Path, store: SQLiteStore
+) -> None:
     """The parent closes its file while the child has it: without locks of its own, what the child writes is lost."""
     store.create(new_run("r"))
     reader, writer = os.pipe()
@@ -347,30 +446,59 @@ def test_a_forked_child_shares_neither_connection_nor_claim(path: Path, store: S
 # Odd names and texts
 
 
-@pytest.mark.parametrize("run_id", ["../x", "a b", "日本", "x" * 5_000, "'; DROP TABLE runs; --", "a\0b", "%s", "[1]"])
+@pytest.mark.parametrize(
+    "run_id",
+    ["../x", "a b", "日本", "x" * 5_000, "'; DROP TABLE runs; --", "a\0b", "%s", "[1]"],
+)
 def test_odd_ids(run_id: str, store: SQLiteStore, resume: Runner) -> None:
     paused = pause(store, run_id)
     assert store.load(run_id) == paused.run
     result = resume(
-        run_id, {"pay": "deny"}, model=ScriptedModel(["ok"]), tools=of(pay, permission="sensitive"), store=store
+        run_id,
+        {"pay": "deny"},
+        model=ScriptedModel(["ok"]),
+        tools=of(pay, permission="sensitive"),
+        store=store,
     )
     assert store.result(run_id) == result
-    assert [path.name for path in store.path.parent.iterdir() if path.name.startswith("runs.db")] != []
+    assert [
+        path.name
+        for path in store.path.parent.iterdir()
+        if path.name.startswith("runs.db")
+    ] != []
     assert len(list(store.path.parent.parent.glob("x"))) == 0
 
 
 @pytest.mark.parametrize("run_id", ["{", ' {"a": 1}', "\ud800"], ids=ascii)
-def test_ids_that_could_not_be_resumed_are_refused(run_id: str, run: Runner, store: SQLiteStore) -> None:
+def test_ids_that_could_not_be_resumed_are_refused(
+    run_id: str, run: Runner, store: SQLiteStore
+) -> None:
     with pytest.raises(ValueError, match="run_id"):
         run("go", model=ScriptedModel([]), tools=(), store=store, run_id=run_id)
     assert store.runs() == []
 
 
-@pytest.mark.parametrize("text", ["\ud800", "\0", "a\ud83d", "\u2028", '"\\'], ids=ascii)
-def test_texts_that_files_do_not_take(text: str, run: Runner, store: SQLiteStore, path: Path) -> None:
-    calls = [ToolCall("c", "look", raw=json.dumps({"key": text})), ToolCall("d", "look", raw=text)]
-    model = ScriptedModel([Reply(Message("assistant", text, tuple(calls), opaque={"chat": {"t": text}})), text])
-    result = run(text, model=model, tools=of(look), store=store, run_id="r", instructions=text)
+@pytest.mark.parametrize(
+    "text", ["\ud800", "\0", "a\ud83d", "\u2028", '"\\'], ids=ascii
+)
+def test_texts_that_files_do_not_take(
+    text: str, run: Runner, store: SQLiteStore, path: Path
+) -> None:
+    calls = [
+        ToolCall("c", "look", raw=json.dumps({"key": text})),
+        ToolCall("d", "look", raw=text),
+    ]
+    model = ScriptedModel(
+        [
+            Reply(
+                Message("assistant", text, tuple(calls), opaque={"chat": {"t": text}})
+            ),
+            text,
+        ]
+    )
+    result = run(
+        text, model=model, tools=of(look), store=store, run_id="r", instructions=text
+    )
     other = SQLiteStore(path)
     assert other.load("r") == result.run
     other.close()
@@ -422,19 +550,32 @@ def make_foreign(path: Path, *statements: str) -> None:
 
 FILES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "a newer version": (make_newer, "is of version 99, newer"),
-    "tables of something else": (lambda path: make_foreign(path, "CREATE TABLE runs (a)"), "of something else"),
-    "a version of something else": (
-        lambda path: make_foreign(path, "CREATE TABLE notes (a)", "PRAGMA user_version = 1"),
+    "tables of something else": (
+        lambda path: make_foreign(path, "CREATE TABLE runs (a)"),
         "of something else",
     ),
-    "an application": (lambda path: make_foreign(path, "PRAGMA application_id = 7"), "of something else"),
-    "no database": (lambda path: path.write_text("not a database, but a text\n" * 50), "file is not a database"),
+    "a version of something else": (
+        lambda path: make_foreign(
+            path, "CREATE TABLE notes (a)", "PRAGMA user_version = 1"
+        ),
+        "of something else",
+    ),
+    "an application": (
+        lambda path: make_foreign(path, "PRAGMA application_id = 7"),
+        "of something else",
+    ),
+    "no database": (
+        lambda path: path.write_text("not a database, but a text\n" * 50),
+        "file is not a database",
+    ),
     "a folder": (Path.mkdir, "unable to open"),
 }
 
 
 @pytest.mark.parametrize("kind", FILES)
-def test_a_file_that_is_no_store_is_named_and_left_as_it_is(kind: str, path: Path) -> None:
+def test_a_file_that_is_no_store_is_named_and_left_as_it_is(
+    kind: str, path: Path
+) -> None:
     make, told = FILES[kind]
     make(path)
     before = path.read_bytes() if path.is_file() else None
@@ -473,7 +614,9 @@ def test_two_names_of_one_file_are_one_store(path: Path, store: SQLiteStore) -> 
     assert sorted(p.name for p in path.parent.glob("*.lease")) == ["runs.db.lease"]
 
 
-def test_a_path_is_taken_when_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_is_taken_when_it_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     store = SQLiteStore("runs.db")
     store.create(new_run("r"))
@@ -509,7 +652,7 @@ try:
 except StoreError as error:
     print(error, len(ran))
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-store.create(toolkit.loop.Run("s", store.load("r").messages))
+store.create(toolkit.Run("s", store.load("r").messages))
 print([call.content[:7] for call in toolkit.resume("r", model=ScriptedModel(["ok"]), tools=tools, store=store).calls])
 """
 
@@ -518,7 +661,9 @@ print([call.content[:7] for call in toolkit.resume("r", model=ScriptedModel(["ok
 def test_on_a_full_disk_no_tool_runs(path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-W", "error", "-c", _ON_A_FULL_DISK, str(path)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=60
+    )
     assert done.stderr == ""
     error, kept = done.stdout.splitlines()
     assert error.startswith("The store 'runs.db' cannot be used: ")
@@ -526,10 +671,15 @@ def test_on_a_full_disk_no_tool_runs(path: Path) -> None:
     assert kept == "['xxxxxxx', 'Outcome']"
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="nothing is read-only to root")
+@pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() == 0,
+    reason="nothing is read-only to root",
+)
 def test_in_a_file_that_may_only_be_read_no_run_begins(path: Path) -> None:
     SQLiteStore(path).close()
     path.chmod(0o400)
     ran: list[str] = []
     with pytest.raises(StoreError, match=r"'runs.db'"):
-        toolkit.run_agent_with_tools("", model=ScriptedModel(ran), tools=(), store=SQLiteStore(path))
+        toolkit.run_agent_with_tools(
+            "", model=ScriptedModel(ran), tools=(), store=SQLiteStore(path)
+        )

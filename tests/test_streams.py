@@ -31,7 +31,13 @@ def asked(name: str, *pieces: str) -> Events:
     first = {"index": 0, "id": "c1", "function": {"name": name, "arguments": ""}}
     rest = [{"index": 0, "function": {"arguments": piece}} for piece in pieces]
     usage = {"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 3}}
-    return Events((*(delta(tool_calls=[piece]) for piece in (first, *rest)), delta("tool_calls"), usage))
+    return Events(
+        (
+            *(delta(tool_calls=[piece]) for piece in (first, *rest)),
+            delta("tool_calls"),
+            usage,
+        )
+    )
 
 
 def play(run: Runner, *plays: Any) -> tuple[list[str], RunResult]:
@@ -60,7 +66,9 @@ def test_calls_are_put_together(run: Runner) -> None:
     ("again", "shown"),
     [
         pytest.param("Once upon a time.", "Once upon a time.", id="goes on"),
-        pytest.param("Once there was.", "Once upon there was.", id="differs from a place on"),
+        pytest.param(
+            "Once there was.", "Once upon there was.", id="differs from a place on"
+        ),
         pytest.param("Once", "Once upon ", id="says less"),
     ],
 )
@@ -77,5 +85,7 @@ def test_a_server_that_does_not_stream_is_shown_whole(run: Runner) -> None:
 
 def test_an_odd_line_is_no_end(run: Runner) -> None:
     events = said("so")
-    pieces, result = play(run, Events((*events.chunks[:1], [], {"choices": []}, *events.chunks[1:])))
+    pieces, result = play(
+        run, Events((*events.chunks[:1], [], {"choices": []}, *events.chunks[1:]))
+    )
     assert (pieces, result.text) == (["so"], "so")

@@ -18,9 +18,11 @@ from pydantic import BaseModel, Field
 from strict_rules import check_strict
 from toolkit import ToolRegistry, tool
 from toolkit.errors import ToolDefinitionError
-from toolkit.strict import object_root, strict_form
+from toolkit.tools.strict import object_root, strict_form
 
-STRING, INTEGER, NUMBER, BOOLEAN, NULL = ({"type": t} for t in ("string", "integer", "number", "boolean", "null"))
+STRING, INTEGER, NUMBER, BOOLEAN, NULL = (
+    {"type": t} for t in ("string", "integer", "number", "boolean", "null")
+)
 
 
 def plain(required: list[str] | None = None, /, **properties: Any) -> dict[str, Any]:
@@ -290,12 +292,16 @@ def test_the_strict_form(written: dict[str, Any], strict: dict[str, Any]) -> Non
     before = copy.deepcopy(written)
     made = strict_form(written)
     assert made == strict
-    assert list(made["properties"]) == made["required"], "models write in the order of the schema"
+    assert list(made["properties"]) == made["required"], (
+        "models write in the order of the schema"
+    )
     assert check_strict(made) == []
     assert written == before
 
 
-def test_a_schema_that_a_program_wrote_leaves_out_required_where_all_is_optional() -> None:
+def test_a_schema_that_a_program_wrote_leaves_out_required_where_all_is_optional() -> (
+    None
+):
     written = plain(on=plain(a=INTEGER, b={**BOOLEAN, "default": False}))
     assert strict_form(written, unlisted_is_optional=True) == closed(
         on={
@@ -306,7 +312,10 @@ def test_a_schema_that_a_program_wrote_leaves_out_required_where_all_is_optional
 
 
 def test_references_that_end_alike_stay_two() -> None:
-    kinds = {"A": plain(x=plain(["n"], n=INTEGER)), "B": plain(x=plain(["s"], s=STRING))}
+    kinds = {
+        "A": plain(x=plain(["n"], n=INTEGER)),
+        "B": plain(x=plain(["s"], s=STRING)),
+    }
     a, b = ({"$ref": f"#/$defs/{name}/properties/x"} for name in ("A", "B"))
     made = strict_form({**plain(["a", "b"], a=a, b=b), "$defs": kinds})
     assert check_strict(made) == []
@@ -316,12 +325,16 @@ def test_references_that_end_alike_stay_two() -> None:
 @pytest.mark.parametrize("name", ["a/b", "a~b", "Page[int]", "ü"])
 def test_a_definition_may_have_any_name(name: str) -> None:
     escaped = name.replace("~", "~0").replace("/", "~1")
-    made = strict_form({**plain(["x"], x=ref(escaped)), "$defs": {name: plain(["n"], n=INTEGER)}})
+    made = strict_form(
+        {**plain(["x"], x=ref(escaped)), "$defs": {name: plain(["n"], n=INTEGER)}}
+    )
     assert check_strict(made) == []
     Draft202012Validator(made).validate({"x": {"n": 1}})
 
 
-def nested(levels: int, wrap: Callable[[Any], Any] = lambda node: node) -> dict[str, Any]:
+def nested(
+    levels: int, wrap: Callable[[Any], Any] = lambda node: node
+) -> dict[str, Any]:
     node: dict[str, Any] = dict(STRING)
     for _ in range(levels):
         node = plain(["deeper"], deeper=wrap(node))
@@ -330,14 +343,27 @@ def nested(levels: int, wrap: Callable[[Any], Any] = lambda node: node) -> dict[
 
 def chained(links: int) -> dict[str, Any]:
     definitions: dict[str, Any] = {f"L{n}": ref(f"L{n + 1}") for n in range(links)}
-    return {**plain(["root"], root=ref("L0")), "$defs": {**definitions, f"L{links}": STRING}}
+    return {
+        **plain(["root"], root=ref("L0")),
+        "$defs": {**definitions, f"L{links}": STRING},
+    }
 
 
 def fanned_out(levels: int) -> dict[str, Any]:
     def both(n: int) -> dict[str, Any]:
-        return plain(["a", "b"], a={**ref(f"L{n}"), "description": "A."}, b={**ref(f"L{n}"), "description": "B."})
+        return plain(
+            ["a", "b"],
+            a={**ref(f"L{n}"), "description": "A."},
+            b={**ref(f"L{n}"), "description": "B."},
+        )
 
-    return {**both(0), "$defs": {**{f"L{n}": both(n + 1) for n in range(levels)}, f"L{levels}": STRING}}
+    return {
+        **both(0),
+        "$defs": {
+            **{f"L{n}": both(n + 1) for n in range(levels)},
+            f"L{levels}": STRING,
+        },
+    }
 
 
 REFUSED = [
@@ -394,10 +420,20 @@ def test_no_strict_form(written: Any, reason: str) -> None:
     "written",
     [
         pytest.param(nested(10), id="10 levels"),
-        pytest.param(nested(10, lambda node: array(either(node, NULL))), id="10 levels through arrays and unions"),
-        pytest.param(plain(**{f"p{n}": STRING for n in range(2_000)}), id="many properties"),
-        pytest.param(plain(a={"enum": [f"{n:010}" for n in range(1_000)]}), id="1,000 values"),
-        pytest.param(plain(a={"enum": [f"{n:060}" for n in range(250)]}), id="250 values of any length"),
+        pytest.param(
+            nested(10, lambda node: array(either(node, NULL))),
+            id="10 levels through arrays and unions",
+        ),
+        pytest.param(
+            plain(**{f"p{n}": STRING for n in range(2_000)}), id="many properties"
+        ),
+        pytest.param(
+            plain(a={"enum": [f"{n:010}" for n in range(1_000)]}), id="1,000 values"
+        ),
+        pytest.param(
+            plain(a={"enum": [f"{n:060}" for n in range(250)]}),
+            id="250 values of any length",
+        ),
         pytest.param(chained(1_000), id="a long chain"),
         pytest.param(fanned_out(7), id="references that double at every level"),
     ],
@@ -418,7 +454,9 @@ def test_references_that_double_do_not_fill_the_memory() -> None:
 
 # Any schema
 
-NAMES = st.sampled_from(["a", "b", "title", "type", "properties", "required", "default", "items", "enum"])
+NAMES = st.sampled_from(
+    ["a", "b", "title", "type", "properties", "required", "default", "items", "enum"]
+)
 LEAVES = st.sampled_from([
     STRING, INTEGER, NUMBER, NULL, {}, {"enum": ["x", 1, None]}, {"const": 3}, {**STRING, "const": "k", "default": "k"},
     {**STRING, "format": "uri"}, {"type": ["string", "null"], "default": None}, {"type": "object"}, {"type": "array"},
@@ -433,7 +471,15 @@ def objects(children: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         lambda properties, required, more: {**plain(**properties), **required, **more},
         made,
         st.sampled_from([{}, {"required": []}, {"required": ["a"]}]),
-        st.sampled_from([{}, {}, {"additionalProperties": False}, {"additionalProperties": True}, {"x-note": [1]}]),
+        st.sampled_from(
+            [
+                {},
+                {},
+                {"additionalProperties": False},
+                {"additionalProperties": True},
+                {"x-note": [1]},
+            ]
+        ),
     )
 
 
@@ -448,7 +494,10 @@ def larger(children: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     )
 
 
-DEFINITIONS = {"Leaf": {**STRING, "enum": ["p", "q"]}, "Loop": plain(["n"], n=INTEGER, next=either(ref("Loop"), NULL))}
+DEFINITIONS = {
+    "Leaf": {**STRING, "enum": ["p", "q"]},
+    "Loop": plain(["n"], n=INTEGER, next=either(ref("Loop"), NULL)),
+}
 
 
 @given(objects(st.recursive(LEAVES, larger, max_leaves=8)))
@@ -470,7 +519,12 @@ def test_what_is_converted_is_strict(written: dict[str, Any]) -> None:
 
 
 def test_alternatives_that_disagree_on_a_property_keep_both() -> None:
-    written = {"oneOf": [plain(["k", "text"], k=INTEGER, text=STRING), plain(["k", "link"], k=STRING, link=STRING)]}
+    written = {
+        "oneOf": [
+            plain(["k", "text"], k=INTEGER, text=STRING),
+            plain(["k", "link"], k=STRING, link=STRING),
+        ]
+    }
     made = object_root(written)
     assert made["required"] == ["k"]
     for sent in ({"k": 1, "text": "t"}, {"k": "s", "link": "l"}):
@@ -479,7 +533,11 @@ def test_alternatives_that_disagree_on_a_property_keep_both() -> None:
 
 
 def test_a_plain_root_stays_as_it_is() -> None:
-    written = {**plain(["a"], a=STRING), "patternProperties": {"^x-": STRING}, "minProperties": 1}
+    written = {
+        **plain(["a"], a=STRING),
+        "patternProperties": {"^x-": STRING},
+        "minProperties": 1,
+    }
     assert object_root(written) == written
 
 
@@ -531,11 +589,18 @@ def drawing(registry: ToolRegistry) -> ToolRegistry:
         return what, line, frame, rows
 
     @tool(registry=registry)
-    def crop(box: tuple[int, int, int, int], span: Span, pair: tuple[str, int] = ("a", 1)) -> Any:
+    def crop(
+        box: tuple[int, int, int, int], span: Span, pair: tuple[str, int] = ("a", 1)
+    ) -> Any:
         return box, span, pair
 
     @tool(registry=registry)
-    def search(query: str, limit: int = 10, language: str | None = "en", paper: Paper = Paper.WHITE) -> Any:
+    def search(
+        query: str,
+        limit: int = 10,
+        language: str | None = "en",
+        paper: Paper = Paper.WHITE,
+    ) -> Any:
         """Search.
 
         Args:
@@ -562,7 +627,10 @@ def drawing(registry: ToolRegistry) -> ToolRegistry:
 
 
 def entries(registry: ToolRegistry, *, strict: bool) -> dict[str, Any]:
-    return {entry["function"]["name"]: entry["function"] for entry in registry.schemas(strict=strict)}
+    return {
+        entry["function"]["name"]: entry["function"]
+        for entry in registry.schemas(strict=strict)
+    }
 
 
 @pytest.mark.parametrize("name", ["draw", "crop", "search", "write", "clear"])
@@ -570,7 +638,9 @@ def test_functions_are_sent_strict(drawing: ToolRegistry, name: str) -> None:
     entry = entries(drawing, strict=True)[name]
     assert entry["strict"] is True
     assert check_strict(entry["parameters"]) == []
-    assert list(entry["parameters"]["properties"]) == list(drawing[name].parameters["properties"])
+    assert list(entry["parameters"]["properties"]) == list(
+        drawing[name].parameters["properties"]
+    )
 
 
 def test_a_function_without_a_strict_form_is_sent_as_it_is(
@@ -579,9 +649,14 @@ def test_a_function_without_a_strict_form_is_sent_as_it_is(
     plain_entries = entries(drawing, strict=False)
     with caplog.at_level(logging.INFO, logger="toolkit"):
         sent = entries(drawing, strict=True)
-    assert {name for name, entry in sent.items() if "strict" not in entry} == {"tag", "keep"}
+    assert {name for name, entry in sent.items() if "strict" not in entry} == {
+        "tag",
+        "keep",
+    }
     assert (sent["tag"], sent["keep"]) == (plain_entries["tag"], plain_entries["keep"])
-    told = [record.getMessage() for record in caplog.records if record.name == "toolkit"]
+    told = [
+        record.getMessage() for record in caplog.records if record.name == "toolkit"
+    ]
     assert ["'tag'" in told[0], "'keep'" in told[1], len(told)] == [True, True, 2]
     assert "keys of any name" in told[0]
 
@@ -594,11 +669,20 @@ def test_a_tool_may_insist(registry: ToolRegistry) -> None:
     registry.register_tool(lambda: 1, name="always", strict=True)
     registry.register_tool(lambda: 1, name="never", strict=False)
     registry.register_tool(lambda: 1, name="whatever")
-    asked = [[name for name, entry in entries(registry, strict=s).items() if "strict" in entry] for s in (False, True)]
+    asked = [
+        [
+            name
+            for name, entry in entries(registry, strict=s).items()
+            if "strict" in entry
+        ]
+        for s in (False, True)
+    ]
     assert asked == [["always"], ["always", "whatever"]]
 
 
-def test_what_a_strict_schema_has_no_room_for_stands_in_the_description(drawing: ToolRegistry) -> None:
+def test_what_a_strict_schema_has_no_room_for_stands_in_the_description(
+    drawing: ToolRegistry,
+) -> None:
     shown = entries(drawing, strict=True)["search"]["parameters"]["properties"]
     assert shown["limit"]["description"] == "Maximum of hits. (default: 10)"
     assert shown["paper"]["description"] == "(default: white)"
@@ -632,14 +716,24 @@ def test_what_a_strict_schema_has_no_room_for_stands_in_the_description(drawing:
         ),
         pytest.param(
             "write",
-            {"root": {"line": None, "parts": [{"line": {"color": None, "width": 2}, "parts": None}]}, "others": []},
+            {
+                "root": {
+                    "line": None,
+                    "parts": [{"line": {"color": None, "width": 2}, "parts": None}],
+                },
+                "others": [],
+            },
             (Stroke(parts=[Stroke(line=Line(width=2))]), []),
             id="null inside models inside themselves",
         ),
     ],
 )
-def test_what_a_strict_schema_asks_for_comes_back(drawing: ToolRegistry, name: str, sent: Any, wanted: Any) -> None:
-    Draft202012Validator(entries(drawing, strict=True)[name]["parameters"]).validate(sent)
+def test_what_a_strict_schema_asks_for_comes_back(
+    drawing: ToolRegistry, name: str, sent: Any, wanted: Any
+) -> None:
+    Draft202012Validator(entries(drawing, strict=True)[name]["parameters"]).validate(
+        sent
+    )
     result = drawing.call(name, json.dumps(sent))
     assert not result.is_error, result.content
     assert result.value == wanted
@@ -647,11 +741,16 @@ def test_what_a_strict_schema_asks_for_comes_back(drawing: ToolRegistry, name: s
 
 def test_what_a_description_says_is_still_checked(registry: ToolRegistry) -> None:
     @tool(registry=registry)
-    def label(text: Annotated[str, Field(min_length=2, max_length=5)], codes: set[int]) -> Any:
+    def label(
+        text: Annotated[str, Field(min_length=2, max_length=5)], codes: set[int]
+    ) -> Any:
         return text
 
     shown = entries(registry, strict=True)["label"]["parameters"]["properties"]
-    assert shown["text"]["description"] in ("(minLength: 2; maxLength: 5)", "(maxLength: 5; minLength: 2)")
+    assert shown["text"]["description"] in (
+        "(minLength: 2; maxLength: 5)",
+        "(maxLength: 5; minLength: 2)",
+    )
     assert shown["codes"]["description"] == "(uniqueItems: true)"
     assert "at least 2" in registry.call("label", {"text": "a", "codes": []}).content
 
@@ -661,13 +760,25 @@ def test_what_a_description_says_is_still_checked(registry: ToolRegistry) -> Non
     [
         pytest.param({}, id="any value"),
         pytest.param({"type": "object"}, id="an object"),
-        pytest.param({"type": "object", "properties": {}}, id="an object of which nothing is said"),
-        pytest.param({"type": "object", "additionalProperties": {}}, id="an object of anything"),
+        pytest.param(
+            {"type": "object", "properties": {}},
+            id="an object of which nothing is said",
+        ),
+        pytest.param(
+            {"type": "object", "additionalProperties": {}}, id="an object of anything"
+        ),
     ],
 )
-def test_what_can_hold_anything_is_never_closed_over_nothing(registry: ToolRegistry, open_map: dict[str, Any]) -> None:
-    registry.register_tool(lambda **given: given, name="attach", schema=plain(["facts"], facts=open_map))
-    assert entries(registry, strict=True)["attach"] == entries(registry, strict=False)["attach"]
+def test_what_can_hold_anything_is_never_closed_over_nothing(
+    registry: ToolRegistry, open_map: dict[str, Any]
+) -> None:
+    registry.register_tool(
+        lambda **given: given, name="attach", schema=plain(["facts"], facts=open_map)
+    )
+    assert (
+        entries(registry, strict=True)["attach"]
+        == entries(registry, strict=False)["attach"]
+    )
     assert registry.call("attach", {"facts": {"k": [1]}}).value == {"facts": {"k": [1]}}
 
 
@@ -678,4 +789,6 @@ def test_hand_written_schemas_get_the_same_treatment(registry: ToolRegistry) -> 
     assert entry["strict"] is True
     assert check_strict(entry["parameters"]) == []
     assert entry["parameters"]["properties"]["job"]["properties"]["user"] == STRING
-    assert registry.call("process", {"job": {"user": "u", "age": None}}).value == {"job": {"user": "u"}}
+    assert registry.call("process", {"job": {"user": "u", "age": None}}).value == {
+        "job": {"user": "u"}
+    }

@@ -22,7 +22,7 @@ from pydantic import BaseModel, Field
 
 from toolkit import Tool, ToolContext, ToolParameter, ToolRegistry, tool
 from toolkit.errors import ToolDefinitionError
-from toolkit.tools import as_tool
+from toolkit.tools.tool import as_tool
 
 STRING, INTEGER = {"type": "string"}, {"type": "integer"}
 
@@ -51,10 +51,14 @@ def test_the_function_stays_itself(registry: ToolRegistry) -> None:
     assert registry["double"].function is double  # type: ignore[attr-defined]
 
 
-def test_without_options_it_goes_to_the_global_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    from toolkit.registry import REGISTRY
+def test_without_options_it_goes_to_the_global_registry(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from toolkit.tools.registry import REGISTRY
 
-    monkeypatch.setattr(REGISTRY, "_tools", {})  # what a test registers there must not outlive it
+    monkeypatch.setattr(
+        REGISTRY, "_tools", {}
+    )  # what a test registers there must not outlive it
 
     @tool
     def chime(hour: int) -> str:
@@ -80,12 +84,23 @@ def pawn(to: str) -> str:
 
 def test_tool_schema_is_the_chat_entry() -> None:
     parameters = {"type": "object", "properties": {"to": STRING}, "required": ["to"]}
-    entry = {"type": "function", "function": {"name": "pawn", "description": "Move a pawn.", "parameters": parameters}}
+    entry = {
+        "type": "function",
+        "function": {
+            "name": "pawn",
+            "description": "Move a pawn.",
+            "parameters": parameters,
+        },
+    }
     schema = pawn.tool_schema  # type: ignore[attr-defined]  # which no type checker can see on a function
     assert isinstance(schema, Mapping)
     assert schema == entry == OWN.schemas()[0]
     assert json.loads(json.dumps(dict(schema))) == entry
-    assert (len(schema), list(schema), repr(schema)) == (2, ["type", "function"], repr(entry))
+    assert (len(schema), list(schema), repr(schema)) == (
+        2,
+        ["type", "function"],
+        repr(entry),
+    )
 
 
 def test_tool_schema_is_read_only(registry: ToolRegistry) -> None:
@@ -150,7 +165,9 @@ def test_decorators_stack() -> None:
         return word
 
     assert say("a") == "A"
-    assert [registry.call(name, {"word": "a"}).content for name in ("below", "lowest")] == ["A", "a"]
+    assert [
+        registry.call(name, {"word": "a"}).content for name in ("below", "lowest")
+    ] == ["A", "a"]
     assert registry["below"].parameters["properties"] == {"word": STRING}
     outermost = ToolRegistry()
     outermost.register_tool(say, name="top")
@@ -166,7 +183,15 @@ def test_options(registry: ToolRegistry) -> None:
         """Not this."""
 
     made = registry["wipe"]
-    got = (made.description, made.permission, made.timeout, made.tags, made.keywords, made.parallel, made.repeat_ok)
+    got = (
+        made.description,
+        made.permission,
+        made.timeout,
+        made.tags,
+        made.keywords,
+        made.parallel,
+        made.repeat_ok,
+    )
     assert got == ("Clears all.", "sensitive", 5, ("disk",), ("erase",), False, True)
     assert clear.tool_schema["function"]["strict"] is True
     assert clear.tool_schema["function"]["description"] == "Clears all."
@@ -174,7 +199,15 @@ def test_options(registry: ToolRegistry) -> None:
 
 def test_what_holds_without_options(registry: ToolRegistry) -> None:
     made = registry.register_tool(math.sqrt)
-    got = (made.permission, made.timeout, made.tags, made.keywords, made.parallel, made.repeat_ok, made.strict)
+    got = (
+        made.permission,
+        made.timeout,
+        made.tags,
+        made.keywords,
+        made.parallel,
+        made.repeat_ok,
+        made.strict,
+    )
     assert got == ("write", 60.0, (), (), True, False, None)
 
 
@@ -188,10 +221,16 @@ def test_no_description_is_sent_where_there_is_none(registry: ToolRegistry) -> N
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        pytest.param({"permission": "root"}, "permission='root' of 'move'.*'read', 'write', 'sensitive'", id="tier"),
+        pytest.param(
+            {"permission": "root"},
+            "permission='root' of 'move'.*'read', 'write', 'sensitive'",
+            id="tier",
+        ),
         pytest.param({"timeout": 0}, "timeout=0 of 'move'", id="no time"),
         pytest.param({"timeout": -1.0}, "timeout=-1.0 of 'move'", id="time backwards"),
-        pytest.param({"timeout": float("nan")}, "timeout=nan of 'move'", id="time that is none"),
+        pytest.param(
+            {"timeout": float("nan")}, "timeout=nan of 'move'", id="time that is none"
+        ),
         pytest.param({"timeout": "5"}, "timeout='5' of 'move'", id="time as text"),
         pytest.param({"name": ""}, "no name", id="empty name"),
         pytest.param({"name": "  "}, "no name", id="blank name"),
@@ -199,7 +238,9 @@ def test_no_description_is_sent_where_there_is_none(registry: ToolRegistry) -> N
         pytest.param({"colour": "red"}, "colour", id="no such option"),
     ],
 )
-def test_wrong_options_are_refused_at_decoration(options: dict[str, Any], complaint: str) -> None:
+def test_wrong_options_are_refused_at_decoration(
+    options: dict[str, Any], complaint: str
+) -> None:
     def move(to: str) -> str:
         return to
 
@@ -308,7 +349,11 @@ def injected(function: Callable[..., str]) -> Callable[..., str]:
         return function(*args, board="B", **kwargs)
 
     signature = inspect.signature(function)
-    kept = [parameter for parameter in signature.parameters.values() if parameter.name != "board"]
+    kept = [
+        parameter
+        for parameter in signature.parameters.values()
+        if parameter.name != "board"
+    ]
     inner.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
     return inner
 
@@ -376,9 +421,18 @@ CALLABLES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("function", "name", "description", "shown", "required", "sent", "wanted"), CALLABLES)
+@pytest.mark.parametrize(
+    ("function", "name", "description", "shown", "required", "sent", "wanted"),
+    CALLABLES,
+)
 def test_callables(
-    function: Any, name: str, description: str | None, shown: list[str], required: list[str], sent: Any, wanted: Any
+    function: Any,
+    name: str,
+    description: str | None,
+    shown: list[str],
+    required: list[str],
+    sent: Any,
+    wanted: Any,
 ) -> None:
     registry = ToolRegistry([function])
     [entry] = registry.schemas()
@@ -403,7 +457,10 @@ def test_a_class_without_a_docstring_has_no_description(registry: ToolRegistry) 
 
     for kind in (Bare, Pair):
         registry.register_tool(kind)
-    assert [entry["function"].get("description") for entry in registry.schemas()] == [None, None]
+    assert [entry["function"].get("description") for entry in registry.schemas()] == [
+        None,
+        None,
+    ]
 
 
 P, R = ParamSpec("P"), TypeVar("R")
@@ -422,9 +479,21 @@ def unnamed(function: Callable[P, R]) -> Callable[P, R]:
     ("thing", "complaint"),
     [
         pytest.param(lambda to: to, r"lambda has no name.*name=", id="lambda"),
-        pytest.param(functools.partial(lambda to: to), r"lambda has no name.*name=", id="partial of a lambda"),
-        pytest.param(dict, r"'dict' tells nothing of its parameters", id="builtin without a signature"),
-        pytest.param(unnamed(send_note), r"'args'.*'inner'|'inner'.*'args'", id="wrapper without wraps"),
+        pytest.param(
+            functools.partial(lambda to: to),
+            r"lambda has no name.*name=",
+            id="partial of a lambda",
+        ),
+        pytest.param(
+            dict,
+            r"'dict' tells nothing of its parameters",
+            id="builtin without a signature",
+        ),
+        pytest.param(
+            unnamed(send_note),
+            r"'args'.*'inner'|'inner'.*'args'",
+            id="wrapper without wraps",
+        ),
         pytest.param("go", r"'go'.*cannot be called", id="text"),
         pytest.param(3, r"3.*cannot be called", id="number"),
         pytest.param(property(lambda self: 1), r"cannot be called", id="property"),
@@ -432,7 +501,10 @@ def unnamed(function: Callable[P, R]) -> Callable[P, R]:
     ],
 )
 def test_what_cannot_be_a_tool(thing: Any, complaint: str) -> None:
-    for take in (lambda: ToolRegistry([thing]), lambda: tool(registry=ToolRegistry())(thing)):
+    for take in (
+        lambda: ToolRegistry([thing]),
+        lambda: tool(registry=ToolRegistry())(thing),
+    ):
         with pytest.raises(ToolDefinitionError, match=complaint):
             take()
 
@@ -468,14 +540,21 @@ def test_a_function_inside_a_function(registry: ToolRegistry) -> None:
     Clocks = list[Clock]
 
     def waits(function: Callable[..., Any]) -> Callable[..., Any]:
-        return functools.wraps(function)(lambda *args, **kwargs: function(*args, **kwargs))
+        return functools.wraps(function)(
+            lambda *args, **kwargs: function(*args, **kwargs)
+        )
 
     @tool(registry=registry)
     @waits
     def start(clock: Clock, others: Clocks | None = None) -> int:
         return clock.minutes + len(others or [])
 
-    assert registry.call("start", {"clock": {"minutes": 5}, "others": [{"minutes": 1}]}).value == 6
+    assert (
+        registry.call(
+            "start", {"clock": {"minutes": 5}, "others": [{"minutes": 1}]}
+        ).value
+        == 6
+    )
 
 
 def test_a_method_of_a_class_inside_a_function(registry: ToolRegistry) -> None:
@@ -534,7 +613,10 @@ def test_methods_may_be_named_as_types(registry: ToolRegistry) -> None:
     registry.register_methods(Cellar())
     registry.register_methods(Attic())
     for name in ("get", "set", "get_attic"):
-        assert registry[name].parameters["properties"]["ids"] == {"type": "array", "items": {"type": "integer"}}
+        assert registry[name].parameters["properties"]["ids"] == {
+            "type": "array",
+            "items": {"type": "integer"},
+        }
         assert registry.call(name, {"ids": [1]}).value == [1]
 
 
@@ -621,12 +703,17 @@ def test_a_mark_leaves_the_method_as_it_is() -> None:
         ),
     ],
 )  # fmt: skip
-def test_register_methods(registry: ToolRegistry, board: Board, wanted: dict[str, Any]) -> None:
+def test_register_methods(
+    registry: ToolRegistry, board: Board, wanted: dict[str, Any]
+) -> None:
     made = registry.register_methods(board)
     assert [one.name for one in made] == [one.name for one in registry]
     assert {one.name for one in made} == {*wanted, "set_up"}
     for name, value in wanted.items():
-        assert registry.call(name, {"of": 8} if name in ("size", "width") else {}).value == value
+        assert (
+            registry.call(name, {"of": 8} if name in ("size", "width") else {}).value
+            == value
+        )
 
 
 def test_a_marked_method_keeps_its_options(registry: ToolRegistry) -> None:
@@ -638,9 +725,18 @@ def test_a_marked_method_keeps_its_options(registry: ToolRegistry) -> None:
 
 
 def test_a_mark_registers_nothing() -> None:
-    from toolkit.registry import REGISTRY
+    from toolkit.tools.registry import REGISTRY
 
-    assert not {"show", "set_up", "prepare", "size", "width", "kind", "family", "later"} & {t.name for t in REGISTRY}
+    assert not {
+        "show",
+        "set_up",
+        "prepare",
+        "size",
+        "width",
+        "kind",
+        "family",
+        "later",
+    } & {t.name for t in REGISTRY}
 
 
 def test_marks_in_classes_of_other_makes(registry: ToolRegistry) -> None:
@@ -661,11 +757,16 @@ def test_marks_in_classes_of_other_makes(registry: ToolRegistry) -> None:
 
     registry.register_methods(Piece("rook"))
     registry.register_methods(Square(name="e4"))
-    assert [registry.call(name, {}).value for name in ("piece", "square")] == ["rook", "e4"]
+    assert [registry.call(name, {}).value for name in ("piece", "square")] == [
+        "rook",
+        "e4",
+    ]
 
 
 @pytest.mark.parametrize("thing", [Rook(), Board, 3])
-def test_an_object_without_marked_methods(registry: ToolRegistry, thing: object) -> None:
+def test_an_object_without_marked_methods(
+    registry: ToolRegistry, thing: object
+) -> None:
     with pytest.raises(ToolDefinitionError, match="@tool"):
         registry.register_methods(thing)
 
@@ -723,7 +824,10 @@ def listing(*parameters: ToolParameter, **attributes: Any) -> Tool:
 def test_a_class_tool_has_state(registry: ToolRegistry) -> None:
     counter = Counter(5)
     assert registry.register_tool(counter) is counter
-    assert [registry.call("count", sent).value[0] for sent in ({}, {"by": "3"}, {"by": None})] == [6, 9, 10]
+    assert [
+        registry.call("count", sent).value[0]
+        for sent in ({}, {"by": "3"}, {"by": None})
+    ] == [6, 9, 10]
     assert counter.at == 10
     assert ToolRegistry([Counter()]).call("count", {}).value[0] == 1
 
@@ -747,7 +851,10 @@ def test_the_schema_of_a_class_tool_comes_from_its_listing() -> None:
     assert entry["function"]["name"] == "count"
     assert entry["function"]["description"] == "Counts on."
     assert entry["function"]["parameters"]["properties"]["by"] == by
-    assert entry["function"]["parameters"]["properties"]["label"]["description"] == "What for."
+    assert (
+        entry["function"]["parameters"]["properties"]["label"]["description"]
+        == "What for."
+    )
     assert "required" not in entry["function"]["parameters"]
 
 
@@ -759,18 +866,42 @@ def test_the_schema_of_a_class_tool_comes_from_its_listing() -> None:
         pytest.param("number", {"type": "number"}, 1.5, "x", id="number"),
         pytest.param("boolean", {"type": "boolean"}, True, "x", id="boolean"),
         pytest.param("array", {"type": "array", "items": {}}, [1, "a"], 1, id="array"),
-        pytest.param("object", {"type": "object", "additionalProperties": True}, {"k": 1}, 1, id="object"),
+        pytest.param(
+            "object",
+            {"type": "object", "additionalProperties": True},
+            {"k": 1},
+            1,
+            id="object",
+        ),
         pytest.param("any", {}, None, ..., id="any"),
-        pytest.param(list[int], {"type": "array", "items": INTEGER}, [1], ["x"], id="hint"),
-        pytest.param(Literal["a", "b"], {**STRING, "enum": ["a", "b"]}, "a", "c", id="Literal"),
-        pytest.param(Annotated[int, Field(ge=1)], {**INTEGER, "minimum": 1}, 1, 0, id="Annotated"),
-        pytest.param(int | None, {"anyOf": [INTEGER, {"type": "null"}]}, None, "x", id="or nothing"),
+        pytest.param(
+            list[int], {"type": "array", "items": INTEGER}, [1], ["x"], id="hint"
+        ),
+        pytest.param(
+            Literal["a", "b"], {**STRING, "enum": ["a", "b"]}, "a", "c", id="Literal"
+        ),
+        pytest.param(
+            Annotated[int, Field(ge=1)], {**INTEGER, "minimum": 1}, 1, 0, id="Annotated"
+        ),
+        pytest.param(
+            int | None,
+            {"anyOf": [INTEGER, {"type": "null"}]},
+            None,
+            "x",
+            id="or nothing",
+        ),
     ],
 )
-def test_types_of_class_parameters(kind: Any, entry: dict[str, Any], sent: Any, wrong: Any) -> None:
+def test_types_of_class_parameters(
+    kind: Any, entry: dict[str, Any], sent: Any, wrong: Any
+) -> None:
     registry = ToolRegistry([listing(ToolParameter("it", kind, "What."))])
     parameters = registry.schemas()[0]["function"]["parameters"]
-    assert parameters == {"type": "object", "properties": {"it": {**entry, "description": "What."}}, "required": ["it"]}
+    assert parameters == {
+        "type": "object",
+        "properties": {"it": {**entry, "description": "What."}},
+        "required": ["it"],
+    }
     assert registry.call("listing", {"it": sent}).value == {"it": sent}
     assert registry.call("listing", {}).is_error
     assert wrong is ... or "it" in registry.call("listing", {"it": wrong}).content
@@ -804,7 +935,9 @@ def test_the_decorator_is_for_functions(registry: ToolRegistry, thing: Any) -> N
 
 def test_any_names_for_class_parameters() -> None:
     names = ["self", "from", "model_config", "with space", "a-b"]
-    registry = ToolRegistry([listing(*(ToolParameter(name, "string", "") for name in names))])
+    registry = ToolRegistry(
+        [listing(*(ToolParameter(name, "string", "") for name in names))]
+    )
     sent = dict.fromkeys(names, "x")
     assert registry.call("listing", sent).value == sent
 
@@ -823,13 +956,19 @@ def test_a_class_tool_may_be_a_dataclass() -> None:
             return self.base
 
     registry = ToolRegistry([Fetch("a"), Fetch("b", name="fetch.b")])
-    assert [registry.call(name, {}).value for name in ("fetch", "fetch.b")] == ["a", "b"]
+    assert [registry.call(name, {}).value for name in ("fetch", "fetch.b")] == [
+        "a",
+        "b",
+    ]
 
 
 def test_the_readable_listing_of_a_function() -> None:
     def order(dish: Annotated[str, "What."], covers: int = 2) -> None: ...
 
-    wanted = [ToolParameter("dish", "string", "What."), ToolParameter("covers", "integer", "", False, 2)]
+    wanted = [
+        ToolParameter("dish", "string", "What."),
+        ToolParameter("covers", "integer", "", False, 2),
+    ]
     assert as_tool(order).get_parameters() == wanted
 
 
@@ -837,7 +976,10 @@ def test_the_readable_listing_of_a_function() -> None:
 
 ORDER = {
     "type": "object",
-    "properties": {"dish": {"type": "string"}, "rows": {"type": "array", "items": {"type": "integer"}}},
+    "properties": {
+        "dish": {"type": "string"},
+        "rows": {"type": "array", "items": {"type": "integer"}},
+    },
     "required": ["dish"],
 }
 
@@ -854,7 +996,9 @@ SCALARS = {
 
 def written(schema: Any, function: Callable[..., Any] | None = None) -> ToolRegistry:
     registry = ToolRegistry()
-    registry.register_tool(function or (lambda **given: given), name="written", schema=schema)
+    registry.register_tool(
+        function or (lambda **given: given), name="written", schema=schema
+    )
     return registry
 
 
@@ -903,8 +1047,16 @@ def test_hand_written_schemas(schema: dict[str, Any], sent: Any, wanted: Any) ->
 
 EITHER = {
     "anyOf": [
-        {"type": "object", "properties": {"text": STRING, "size": INTEGER}, "required": ["text", "size"]},
-        {"type": "object", "properties": {"link": STRING, "size": INTEGER}, "required": ["link", "size"]},
+        {
+            "type": "object",
+            "properties": {"text": STRING, "size": INTEGER},
+            "required": ["text", "size"],
+        },
+        {
+            "type": "object",
+            "properties": {"link": STRING, "size": INTEGER},
+            "required": ["link", "size"],
+        },
     ]
 }
 
@@ -914,8 +1066,14 @@ def test_alternatives_at_the_root_become_one_object_and_still_hold() -> None:
     parameters = registry.schemas()[0]["function"]["parameters"]
     assert parameters["type"] == "object"
     assert not {"anyOf", "oneOf", "allOf"} & parameters.keys()
-    assert (set(parameters["properties"]), parameters["required"]) == ({"text", "link", "size"}, ["size"])
-    assert registry.call("written", {"link": "l", "size": 1}).value == {"link": "l", "size": 1}
+    assert (set(parameters["properties"]), parameters["required"]) == (
+        {"text", "link", "size"},
+        ["size"],
+    )
+    assert registry.call("written", {"link": "l", "size": 1}).value == {
+        "link": "l",
+        "size": 1,
+    }
     for wrong in ({"size": 1}, {"link": "l"}, {"link": 3, "size": 1}, {"other": 1}):
         assert registry.call("written", wrong).reason == "malformed"
 
@@ -929,16 +1087,34 @@ def test_a_property_with_a_hand_written_true_is_listed() -> None:
     "schema",
     [
         pytest.param({"type": "array", "items": STRING}, id="an array at the root"),
-        pytest.param({"type": "object", "properties": {"a": {"type": "text"}}}, id="no type of JSON"),
-        pytest.param({"type": "object", "properties": {"a": {"minimum": "low"}}}, id="a limit that is none"),
-        pytest.param({"type": "object", "properties": ["a"]}, id="properties in a list"),
-        pytest.param({"type": "object", "required": "a"}, id="required as text"),
-        pytest.param({"type": "object", "properties": {"a": {"$ref": "#/$defs/B"}}}, id="a reference to nowhere"),
         pytest.param(
-            {"type": "object", "properties": {"a": {"$ref": "http://192.0.2.1/s.json"}}}, id="a reference to elsewhere"
+            {"type": "object", "properties": {"a": {"type": "text"}}},
+            id="no type of JSON",
         ),
         pytest.param(
-            {"type": "object", "properties": {"a": {"$dynamicRef": "http://192.0.2.1/s.json"}}},
+            {"type": "object", "properties": {"a": {"minimum": "low"}}},
+            id="a limit that is none",
+        ),
+        pytest.param(
+            {"type": "object", "properties": ["a"]}, id="properties in a list"
+        ),
+        pytest.param({"type": "object", "required": "a"}, id="required as text"),
+        pytest.param(
+            {"type": "object", "properties": {"a": {"$ref": "#/$defs/B"}}},
+            id="a reference to nowhere",
+        ),
+        pytest.param(
+            {
+                "type": "object",
+                "properties": {"a": {"$ref": "http://192.0.2.1/s.json"}},
+            },
+            id="a reference to elsewhere",
+        ),
+        pytest.param(
+            {
+                "type": "object",
+                "properties": {"a": {"$dynamicRef": "http://192.0.2.1/s.json"}},
+            },
             id="a reference to elsewhere by another word",
         ),
         pytest.param("text", id="text"),
@@ -973,15 +1149,21 @@ def test_a_hand_written_schema_serves_any_kind_of_function() -> None:
     ("function", "name"),
     [
         pytest.param(lambda dish: dish, "rows", id="the function takes less"),
-        pytest.param(lambda dish, rows, table: dish, "table", id="the function wants more"),
+        pytest.param(
+            lambda dish, rows, table: dish, "table", id="the function wants more"
+        ),
     ],
 )
-def test_a_hand_written_schema_must_fit_its_function(function: Callable[..., Any], name: str) -> None:
+def test_a_hand_written_schema_must_fit_its_function(
+    function: Callable[..., Any], name: str
+) -> None:
     with pytest.raises(ToolDefinitionError, match=f"'{name}'"):
         written(ORDER, function)
 
 
-def test_hand_written_schemas_need_a_package(monkeypatch: pytest.MonkeyPatch, registry: ToolRegistry) -> None:
+def test_hand_written_schemas_need_a_package(
+    monkeypatch: pytest.MonkeyPatch, registry: ToolRegistry
+) -> None:
     monkeypatch.setitem(sys.modules, "jsonschema", None)
     with pytest.raises(ToolDefinitionError, match=r"'order'.*jsonschema.*pip install"):
 

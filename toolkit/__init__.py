@@ -19,14 +19,32 @@ What not everybody needs stands in modules beside it, imported by name:
 """
 
 from toolkit.errors import ModelError, ToolError, ToolkitError
-from toolkit.loop import Limits, Run, Verdict
-from toolkit.messages import Message, Reply, ToolCall, ToolContext, ToolResult, Usage
-from toolkit.models import Model, ModelInfo
-from toolkit.registry import ToolRegistry, tool
-from toolkit.results import RunResult
-from toolkit.run import aextract, aresume, arun_agent_with_tools, extract, resume, run_agent_with_tools
-from toolkit.scripted import ScriptedModel
-from toolkit.tools import Tool, ToolParameter
+from toolkit.messages import (
+    Limits,
+    Message,
+    ModelInfo,
+    Reply,
+    ToolCall,
+    ToolContext,
+    ToolResult,
+    ToolReturn,
+    Usage,
+    Verdict,
+)
+from toolkit.models.model import Model
+from toolkit.models.scripted import ScriptedModel
+from toolkit.run import (
+    aextract,
+    aresume,
+    arun_agent_with_tools,
+    extract,
+    resume,
+    run_agent_with_tools,
+)
+from toolkit.runs.loop import Run
+from toolkit.runs.results import RunResult
+from toolkit.tools.registry import ToolRegistry, tool
+from toolkit.tools.tool import Tool, ToolParameter
 
 __version__ = "0.1.0"
 
@@ -47,6 +65,7 @@ __all__ = [
     "ToolParameter",
     "ToolRegistry",
     "ToolResult",
+    "ToolReturn",
     "ToolkitError",
     "Usage",
     "Verdict",

@@ -19,10 +19,8 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any, TextIO, get_args
 
-from toolkit.loop import Verdict
-from toolkit.messages import SENSITIVE, Permission, ToolCall
-from toolkit.schema import copied
-from toolkit.setting import Approver
+from toolkit.messages import SENSITIVE, Permission, ToolCall, Verdict, copied
+from toolkit.runs.context import Approver
 
 Where = Callable[[Mapping[str, Any]], Any]
 """A claim about the arguments of a call. One that raises decides nothing: the call waits."""
@@ -52,7 +50,9 @@ def allow(
 
     Raises ValueError where there is no condition, or an empty or misspelt one; `"*"` is for every tool.
     """
-    return _policy(Verdict("approve", by=_BY).on, SENSITIVE, names, tags, tiers, where)  # the others run anyway
+    return _policy(
+        Verdict("approve", by=_BY).on, SENSITIVE, names, tags, tiers, where
+    )  # the others run anyway
 
 
 def deny(
@@ -88,7 +88,9 @@ def ask(
 ) -> Policy:
     """Leave the calls that meet all conditions, of any tier, to an approver, plain or async. See `allow`."""
     if not callable(approver):
-        raise TypeError(f"ask() takes an approver first, a function of a call, not {approver!r}.")
+        raise TypeError(
+            f"ask() takes an approver first, a function of a call, not {approver!r}."
+        )
     return _policy(approver, _TIERS, names, tags, tiers, where)
 
 
@@ -99,10 +101,16 @@ def first(*approvers: Approver) -> Policy:
     that. Raises TypeError for what is no approver, ValueError for none.
     """
     if not approvers:
-        raise ValueError("first() has no approver to ask. Give one, or leave approve= out: then sensitive calls wait.")
+        raise ValueError(
+            "first() has no approver to ask. Give one, or leave approve= out: then sensitive calls wait."
+        )
     if strangers := [one for one in approvers if not callable(one)]:
-        raise TypeError(f"{strangers} are no approvers. Give rules such as allow(…), or functions of a call.")
-    rules = [one.rules if isinstance(one, Policy) else (_bare(one),) for one in approvers]
+        raise TypeError(
+            f"{strangers} are no approvers. Give rules such as allow(…), or functions of a call."
+        )
+    rules = [
+        one.rules if isinstance(one, Policy) else (_bare(one),) for one in approvers
+    ]
     return Policy(tuple(rule for each in rules for rule in each))
 
 
@@ -130,7 +138,11 @@ class Rule:
     def _fits_name(self, name: str) -> bool:
         if self.names is None:
             return True
-        fitting = [pattern for pattern in self.names if fnmatchcase(name, pattern.removeprefix("!"))]
+        fitting = [
+            pattern
+            for pattern in self.names
+            if fnmatchcase(name, pattern.removeprefix("!"))
+        ]
         return bool(fitting) and not any(pattern.startswith("!") for pattern in fitting)
 
 
@@ -149,7 +161,9 @@ class Policy:
         for rule in self.rules:
             if rule.fits(call):
                 return rule.decide(call)
-        return Verdict("defer" if _tier(call) == "sensitive" else "approve", by=_BY).on(call)
+        return Verdict("defer" if _tier(call) == "sensitive" else "approve", by=_BY).on(
+            call
+        )
 
 
 def ask_in_terminal(call: ToolCall, *, by: str = "the user") -> Verdict:
@@ -160,7 +174,9 @@ def ask_in_terminal(call: ToolCall, *, by: str = "the user") -> Verdict:
     hold up, ask in a thread: `lambda call: asyncio.to_thread(ask_in_terminal, call)`. `by` is who the model and the
     audit are told has decided; `functools.partial` sets it.
     """
-    screen = next((stream for stream in (sys.stderr, sys.stdout) if _is_terminal(stream)), None)
+    screen = next(
+        (stream for stream in (sys.stderr, sys.stdout) if _is_terminal(stream)), None
+    )
     if screen is None or not _is_terminal(sys.stdin):
         return Verdict("defer", "there is no terminal to ask in")
     bound = Verdict("deny", by=by).on(call)  # to what is shown
@@ -171,7 +187,11 @@ def ask_in_terminal(call: ToolCall, *, by: str = "the user") -> Verdict:
         line = sys.stdin.readline()
     if not line:
         return Verdict("defer", "the input has ended")
-    return replace(bound, decision="approve") if line.strip().lower() in ("y", "yes") else bound
+    return (
+        replace(bound, decision="approve")
+        if line.strip().lower() in ("y", "yes")
+        else bound
+    )
 
 
 def spell_out(value: Any, *, characters: int | None = None) -> str:
@@ -183,7 +203,13 @@ def spell_out(value: Any, *, characters: int | None = None) -> str:
     text = json.dumps(value, ensure_ascii=False, default=repr)
     shown = text[:characters]
     cut = f" … (cut: {len(text):,} characters in all)" if len(shown) < len(text) else ""
-    return "".join(c if c.isprintable() and not _UNSEEN.match(c) else json.dumps(c)[1:-1] for c in shown) + cut
+    return (
+        "".join(
+            c if c.isprintable() and not _UNSEEN.match(c) else json.dumps(c)[1:-1]
+            for c in shown
+        )
+        + cut
+    )
 
 
 _one_at_a_time = threading.Lock()
@@ -207,7 +233,10 @@ def _forget_typed() -> None:
 
 
 def _shown(call: ToolCall) -> str:
-    lines = [f"The model calls {_cut(call.name)} ({_tier(call)})" + (" with" if call.arguments else "")]
+    lines = [
+        f"The model calls {_cut(call.name)} ({_tier(call)})"
+        + (" with" if call.arguments else "")
+    ]
     for name, value in list(call.arguments.items())[:_MOST_ARGUMENTS]:
         lines.append(f"  {_cut(name)}: {_cut(value)}")
     if (more := len(call.arguments) - _MOST_ARGUMENTS) > 0:
@@ -228,26 +257,50 @@ def _bare(approver: Approver) -> Rule:
 
 
 def _policy(
-    approver: Approver, asks: frozenset[Permission], names: Any, tags: Any, tiers: Any, where: Where | None
+    approver: Approver,
+    asks: frozenset[Permission],
+    names: Any,
+    tags: Any,
+    tiers: Any,
+    where: Where | None,
 ) -> Policy:
     if names is tags is tiers is where is None:
-        raise ValueError('A rule without a condition would fit every call. Where that is meant, say "*".')
-    if where is not None and (not callable(where) or inspect.iscoroutinefunction(where)):
+        raise ValueError(
+            'A rule without a condition would fit every call. Where that is meant, say "*".'
+        )
+    if where is not None and (
+        not callable(where) or inspect.iscoroutinefunction(where)
+    ):
         raise TypeError(f"where is a plain function of the arguments, not {where!r}.")
     chosen = _TIERS if tiers is None else _chosen("tiers", tiers)
     patterns = None if names is None else _chosen("names", names)
     if patterns and all(pattern.startswith("!") for pattern in patterns):
-        raise ValueError(f'names={sorted(patterns)} only takes away. Say from what: add "*" for all tools.')
-    rule = Rule(approver, asks & chosen, chosen, patterns, None if tags is None else _chosen("tags", tags), where)
+        raise ValueError(
+            f'names={sorted(patterns)} only takes away. Say from what: add "*" for all tools.'
+        )
+    rule = Rule(
+        approver,
+        asks & chosen,
+        chosen,
+        patterns,
+        None if tags is None else _chosen("tags", tags),
+        where,
+    )
     return Policy((rule,))
 
 
 def _chosen(condition: str, given: Any) -> frozenset[Any]:
     chosen = frozenset((given,) if isinstance(given, str) else given)
     if not chosen:
-        raise ValueError(f"{condition}={given!r} fits no call. Leave it out, or say what fits.")
-    if bad := [one for one in chosen if not isinstance(one, str) or not one.strip("! ")]:
+        raise ValueError(
+            f"{condition}={given!r} fits no call. Leave it out, or say what fits."
+        )
+    if bad := [
+        one for one in chosen if not isinstance(one, str) or not one.strip("! ")
+    ]:
         raise ValueError(f"{bad} in {condition} is no text to compare with.")
     if condition == "tiers" and (unknown := sorted(chosen - _TIERS)):
-        raise ValueError(f"{unknown} is no tier; these are: {', '.join(get_args(Permission))}.")
+        raise ValueError(
+            f"{unknown} is no tier; these are: {', '.join(get_args(Permission))}."
+        )
     return chosen

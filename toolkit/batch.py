@@ -7,22 +7,29 @@ import inspect
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    Executor,
+    Future,
+    ThreadPoolExecutor,
+    wait,
+)
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from toolkit import threads
+from toolkit.audit.locks import locked_file
+from toolkit.calls import threads
+from toolkit.calls.protocols import RunStore
 from toolkit.errors import RunExists, ToolkitError
-from toolkit.journals import RunStore
-from toolkit.locks import locked_file
-from toolkit.messages import Message, Reply, whole_characters
-from toolkit.models import Model, find_model, refuse_strangers
-from toolkit.registry import registry_of
-from toolkit.results import RunResult
+from toolkit.messages import Reply, whole_characters
+from toolkit.models.model import find_model, refuse_strangers
 from toolkit.run import resume, run_agent_with_tools
-from toolkit.tools import OutputTool, Tool, Toolset
+from toolkit.runs.results import RunResult
+from toolkit.tools.registry import registry_of
+from toolkit.tools.request import LanguageModel, Request
+from toolkit.tools.tool import OutputTool, Toolset
 
 
 class RunFailed(ToolkitError):
@@ -57,19 +64,31 @@ def run_batch(
     prompts = _listed(prompts)
     _check(executor, concurrency)
     if not isinstance(rate, Rate | None):
-        raise TypeError(f"rate is a Rate, not {type(rate).__name__}. Write rate=Rate(60) for 60 requests a minute.")
+        raise TypeError(
+            f"rate is a Rate, not {type(rate).__name__}. Write rate=Rate(60) for 60 requests a minute."
+        )
     if (store is None) != (batch_id is None):
-        raise ValueError("store= and batch_id= go together: the runs are kept under the batch's id.")
+        raise ValueError(
+            "store= and batch_id= go together: the runs are kept under the batch's id."
+        )
     is_near = executor is None or isinstance(executor, ThreadPoolExecutor)
     options = _checked(options, is_near)
     if rate:
-        model = find_model(options.pop("model", None), **{name: options.pop(name, None) for name in _OF_A_MODEL})
+        model = find_model(
+            options.pop("model", None),
+            **{name: options.pop(name, None) for name in _OF_A_MODEL},
+        )
         options["model"] = _Paced(model, rate)
     work = _run_one if is_near else _run_elsewhere
-    jobs = [functools.partial(work, prompt, store, f"{batch_id}-{at}", options) for at, prompt in enumerate(prompts)]
+    jobs = [
+        functools.partial(work, prompt, store, f"{batch_id}-{at}", options)
+        for at, prompt in enumerate(prompts)
+    ]
     results: list[Any] = [None] * len(prompts)
     try:
-        for done, (at, future) in enumerate(as_they_end(jobs, executor, concurrency), 1):
+        for done, (at, future) in enumerate(
+            as_they_end(jobs, executor, concurrency), 1
+        ):
             results[at] = _typed(_read(future), options.get("output_type"))
             if on_progress:
                 on_progress(done, len(prompts))
@@ -84,26 +103,43 @@ _OF_A_MODEL = ("client", "base_url", "api_key")
 
 def _listed(prompts: Iterable[str]) -> list[str]:
     listed = [] if isinstance(prompts, str) else list(prompts)
-    if isinstance(prompts, str) or not all(isinstance(prompt, str) for prompt in listed):
-        raise TypeError("prompts is a list of texts. One text alone goes to run_agent_with_tools.")
+    if isinstance(prompts, str) or not all(
+        isinstance(prompt, str) for prompt in listed
+    ):
+        raise TypeError(
+            "prompts is a list of texts. One text alone goes to run_agent_with_tools."
+        )
     return listed
 
 
 def _check(executor: Any, concurrency: Any) -> None:
     if executor is not None and not hasattr(executor, "submit"):
-        raise TypeError(f"executor is one of concurrent.futures, not {executor!r}. None is threads.")
+        raise TypeError(
+            f"executor is one of concurrent.futures, not {executor!r}. None is threads."
+        )
     if type(concurrency) is not int or concurrency < 1:
-        raise ValueError(f"concurrency={concurrency!r} lets nothing run. Give a whole number, 1 or more.")
+        raise ValueError(
+            f"concurrency={concurrency!r} lets nothing run. Give a whole number, 1 or more."
+        )
 
 
 def _checked(options: dict[str, Any], is_near: bool) -> dict[str, Any]:
     """The options of every run, their tools read once. A module is left to be imported in another process."""
     known = inspect.signature(run_agent_with_tools).parameters
     if clash := {"prompt", "run_id"} & options.keys():
-        raise TypeError(f"{min(clash)!r} belongs to one run. A batch has prompts, and run ids of its batch_id.")
-    refuse_strangers({name: value for name, value in options.items() if name not in known}, known)
+        raise TypeError(
+            f"{min(clash)!r} belongs to one run. A batch has prompts, and run ids of its batch_id."
+        )
+    refuse_strangers(
+        {name: value for name, value in options.items() if name not in known}, known
+    )
     tools = options.get("tools")
-    return {**options, "tools": tools if isinstance(tools, str) and not is_near else list(registry_of(tools))}
+    return {
+        **options,
+        "tools": tools
+        if isinstance(tools, str) and not is_near
+        else list(registry_of(tools)),
+    }
 
 
 class Rate:
@@ -114,8 +150,13 @@ class Rate:
 
     def __init__(self, per_minute: float, path: str | Path | None = None) -> None:
         if not per_minute > 0:
-            raise ValueError(f"Rate(per_minute={per_minute!r}) lets nothing through. Give more than 0.")
-        self.per_minute, self.path = per_minute, None if path is None else str(Path(path).absolute())
+            raise ValueError(
+                f"Rate(per_minute={per_minute!r}) lets nothing through. Give more than 0."
+            )
+        self.per_minute, self.path = (
+            per_minute,
+            None if path is None else str(Path(path).absolute()),
+        )
         self._next = 0.0
 
     def take(self) -> float:
@@ -137,27 +178,27 @@ class Rate:
 _taking = threading.Lock()
 
 
-class _Paced(Model):
+class _Paced(LanguageModel):
     """A model whose requests wait for their place."""
 
-    def __init__(self, model: Model, rate: Rate) -> None:
+    def __init__(self, model: LanguageModel, rate: Rate) -> None:
         self.name, self.info, self.defaults = model.name, model.info, model.defaults
         self.provider = model.provider
         self._model, self._rate = model, rate
 
-    @functools.cached_property
-    def prompted(self) -> Model:
+    @property
+    def prompted(self) -> LanguageModel:
         return _Paced(self._model.prompted, self._rate)
 
-    def complete(self, messages: Sequence[Message], tools: Sequence[Tool], **asked: Any) -> Reply:
+    def complete(self, request: Request) -> Reply:
         time.sleep(self._rate.take())
-        return self._model.complete(messages, tools, **asked)
+        return self._model.complete(request)
 
-    async def acomplete(self, messages: Sequence[Message], tools: Sequence[Tool], **asked: Any) -> Reply:
+    async def acomplete(self, request: Request) -> Reply:
         import asyncio
 
         await asyncio.sleep(self._rate.take())
-        return await self._model.acomplete(messages, tools, **asked)
+        return await self._model.acomplete(request)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _Paced, (self._model, self._rate)
@@ -185,7 +226,9 @@ def as_they_end(
             future.cancel()
 
 
-def _run_one(prompt: str, store: RunStore | None, run_id: str, options: dict[str, Any]) -> RunResult:
+def _run_one(
+    prompt: str, store: RunStore | None, run_id: str, options: dict[str, Any]
+) -> RunResult:
     if store is None:
         return run_agent_with_tools(prompt, **options)
     try:
@@ -193,11 +236,19 @@ def _run_one(prompt: str, store: RunStore | None, run_id: str, options: dict[str
     except RunExists:
         kept = store.load(run_id)
     if kept.messages[kept.history].text != whole_characters(prompt):
-        raise RunFailed(f"The store has {run_id!r} with another prompt. Give this batch another batch_id.")
-    return resume(run_id, store=store, **{name: options[name] for name in options.keys() - _OF_A_BEGINNING})
+        raise RunFailed(
+            f"The store has {run_id!r} with another prompt. Give this batch another batch_id."
+        )
+    return resume(
+        run_id,
+        store=store,
+        **{name: options[name] for name in options.keys() - _OF_A_BEGINNING},
+    )
 
 
-_OF_A_BEGINNING = {*inspect.signature(run_agent_with_tools).parameters} - {*inspect.signature(resume).parameters}
+_OF_A_BEGINNING = {*inspect.signature(run_agent_with_tools).parameters} - {
+    *inspect.signature(resume).parameters
+}
 
 
 def _run_elsewhere(*given: Any) -> RunResult | RunFailed:
@@ -219,7 +270,11 @@ def _read(future: Future[RunResult | RunFailed]) -> RunResult | RunFailed:
 
 def _typed(result: RunResult | RunFailed, output_type: Any) -> RunResult | RunFailed:
     """The result with the type of its output, which stayed here."""
-    if output_type is None or isinstance(result, RunFailed) or result.toolset is not None:
+    if (
+        output_type is None
+        or isinstance(result, RunFailed)
+        or result.toolset is not None
+    ):
         return result
     tool = OutputTool(output_type)
     tool.name = result.run.output
@@ -227,4 +282,8 @@ def _typed(result: RunResult | RunFailed, output_type: Any) -> RunResult | RunFa
 
 
 def _failed(error: Exception) -> RunFailed:
-    return error if isinstance(error, RunFailed) else RunFailed(f"{type(error).__name__}: {error}")
+    return (
+        error
+        if isinstance(error, RunFailed)
+        else RunFailed(f"{type(error).__name__}: {error}")
+    )

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from toolkit.dialects import anthropic, chat, prompted, responses
 from toolkit.errors import ModelError, ToolsRefused
-from toolkit.messages import Message, Usage
-from toolkit.models import Model, find_model
-from toolkit.registry import ToolsGiven, registry_of
-from toolkit.results import RunResult
-from toolkit.tools import Tool, Toolset, as_tool, tool_entry
+from toolkit.messages import Message, ModelInfo, Usage
+from toolkit.models.model import Model, find_model
+from toolkit.runs.results import RunResult
+from toolkit.tools.registry import ToolsGiven, registry_of
+from toolkit.tools.request import LanguageModel, Request
+from toolkit.tools.tool import Tool, Toolset, as_tool, tool_entry
 
 BYTES_PER_TOKEN = 4.5
 """How long a tool's compact JSON is for a token, where that is estimated.
@@ -55,7 +56,11 @@ class Price:
         """What this usage costs. Cached tokens are a part of the input, reasoning a part of the output."""
         cached = self.input if self.cached is None else self.cached
         fresh = usage.input_tokens - usage.cached_tokens
-        spent = fresh * self.input + usage.cached_tokens * cached + usage.output_tokens * self.output
+        spent = (
+            fresh * self.input
+            + usage.cached_tokens * cached
+            + usage.output_tokens * self.output
+        )
         return Money(spent / 1_000_000, self.currency)
 
 
@@ -90,7 +95,9 @@ class SchemaCost:
         lines = [f"{tokens:8,}  {name}" for name, tokens in rows]
         count = f"{'' if self.is_exact else 'about '}{self.total:,}"
         cost = f", {self.money}" if self.money else ""
-        return "\n".join([*lines, f"{count} tokens in each request{cost} ({self.measured})"])
+        return "\n".join(
+            [*lines, f"{count} tokens in each request{cost} ({self.measured})"]
+        )
 
 
 def schema_cost(
@@ -123,23 +130,32 @@ def schema_cost(
     without = probe.count(())
     total = probe.count(shown) - without if shown else 0
     if shown and total <= 0:
-        return _estimated(shown, price, f"estimated: {probe.model.name!r} counts no tokens for tools", probe.requests)
+        return _estimated(
+            shown,
+            price,
+            f"estimated: {probe.model.name!r} counts no tokens for tools",
+            probe.requests,
+        )
     how = f"counted by {probe.model.name!r}"
     if len(shown) < 2 or not each:
         how += "; shares by length" if len(shown) > 1 else ""
-        return SchemaCost(_shared(total, shown), 0, total, True, how, probe.requests, price)
+        return SchemaCost(
+            _shared(total, shown), 0, total, True, how, probe.requests, price
+        )
     alone = {tool.name: probe.count([tool]) - without for tool in shown}
     # What comes once stands in each of these requests, and only once in the one with all tools. Rounded up, so that
     # no tool is charged with it.
     once = max(0, -(-(sum(alone.values()) - total) // (len(alone) - 1)))
     shares = {name: count - once for name, count in alone.items()}
-    return SchemaCost(shares, total - sum(shares.values()), total, True, how, probe.requests, price)
+    return SchemaCost(
+        shares, total - sum(shares.values()), total, True, how, probe.requests, price
+    )
 
 
 class _Probe:
     """A model that is asked next to nothing, for the sake of the input tokens that its provider counts."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: LanguageModel) -> None:
         self.model, self.requests, self._switched = model, 0, False
         # By wire and age of the model, which refuse each other's fields; some that reason refuse so small a number.
         self._limits: list[dict[str, int]] = [
@@ -151,7 +167,9 @@ class _Probe:
             self.requests += 1
             try:
                 # A prompt without a word fits no tool: the embedded model shall not pick one.
-                reply = self.model.complete([Message("user", ".")], tools, options=self._limits[0])
+                reply = self.model.complete(
+                    Request([Message("user", ".")], tools, options=self._limits[0])
+                )
                 return reply.usage.input_tokens
             except ToolsRefused:
                 if self._switched:
@@ -163,7 +181,9 @@ class _Probe:
                 self._limits.pop(0)
 
 
-def _estimated(tools: list[Tool], price: Price | None, how: str, requests: int = 0) -> SchemaCost:
+def _estimated(
+    tools: list[Tool], price: Price | None, how: str, requests: int = 0
+) -> SchemaCost:
     total = round(sum(map(_length, tools)) / BYTES_PER_TOKEN)
     return SchemaCost(_shared(total, tools), 0, total, False, how, requests, price)
 
@@ -179,7 +199,11 @@ def _shared(total: int, tools: list[Tool]) -> dict[str, int]:
 
 
 def _length(tool: Tool) -> int:
-    return len(json.dumps(tool_entry(tool)["function"], ensure_ascii=False, separators=(",", ":")).encode())
+    return len(
+        json.dumps(
+            tool_entry(tool)["function"], ensure_ascii=False, separators=(",", ":")
+        ).encode()
+    )
 
 
 def run_cost(result: RunResult, price: Price) -> list[Money]:
@@ -192,13 +216,19 @@ def run_cost(result: RunResult, price: Price) -> list[Money]:
 
 def explain(tool: Callable[..., Any] | Tool) -> str:
     """The JSON that each wire gets of a tool, laid out for reading, and the text that a model gets in its prompt."""
-    tools = list(Toolset([as_tool(tool)]).values())
+    request = Request((), list(Toolset([as_tool(tool)]).values()))
+    strict = replace(request, info=ModelInfo(strict=True))
     shown: dict[str, Any] = {
-        "Chat Completions": chat.encode((), tools, model="")["tools"][0],
-        "Chat Completions, strict": chat.encode((), tools, model="", strict=True)["tools"][0],
-        "Responses": responses.encode((), tools, model="")["tools"][0],
-        "Anthropic Messages": anthropic.encode((), tools, model="")["tools"][0],
-        "in the prompt": prompted.encode((), tools, model="")["messages"][0]["content"],
+        "Chat Completions": chat.encode(request)["tools"][0],
+        "Chat Completions, strict": chat.encode(strict)["tools"][0],
+        "Responses": responses.encode(request)["tools"][0],
+        "Anthropic Messages": anthropic.encode(request)["tools"][0],
+        "in the prompt": prompted.encode(request)["messages"][0]["content"],
     }
-    texts = (t if isinstance(t, str) else json.dumps(t, indent=2, ensure_ascii=False) for t in shown.values())
-    return "\n\n".join(f"{title}\n{text}" for title, text in zip(shown, texts, strict=True))
+    texts = (
+        t if isinstance(t, str) else json.dumps(t, indent=2, ensure_ascii=False)
+        for t in shown.values()
+    )
+    return "\n\n".join(
+        f"{title}\n{text}" for title, text in zip(shown, texts, strict=True)
+    )

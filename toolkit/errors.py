@@ -73,8 +73,14 @@ class MalformedReply(ModelError):
         error = body.get("error") if isinstance(body, Mapping) else None
         told = error if isinstance(error, Mapping) else {"message": error}
         code, message = told.get("code"), told.get("message")
-        status = code if type(code) is int else _STATUSES.get(str(code)) or _STATUSES.get(str(told.get("type")))
-        return cls(f"{what}: {str(message)[:300]}" if message else f"{what}.", status=status)
+        status = (
+            code
+            if type(code) is int
+            else _STATUSES.get(str(code)) or _STATUSES.get(str(told.get("type")))
+        )
+        return cls(
+            f"{what}: {str(message)[:300]}" if message else f"{what}.", status=status
+        )
 
 
 _STATUSES = {

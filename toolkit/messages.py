@@ -9,12 +9,13 @@ import hashlib
 import itertools
 import json
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 Role = Literal["system", "user", "assistant", "tool"]
 Finish = Literal["stop", "length", "refusal", "pause"]
 Permission = Literal["read", "write", "sensitive"]
+Decision = Literal["approve", "deny", "defer"]
 SENSITIVE: frozenset[Permission] = frozenset({"sensitive"})
 """The tiers on whose calls somebody decides, where no approver names more."""
 
@@ -38,17 +39,34 @@ class ToolCall:
     @property
     def digest(self) -> str:
         """A hash (SHA-256) of name and arguments: a verdict, a plan or a line of an audit holds for just this."""
-        text = json.dumps([self.name, dict(self.arguments)], sort_keys=True, separators=(",", ":"), default=repr)
+        text = json.dumps(
+            [self.name, dict(self.arguments)],
+            sort_keys=True,
+            separators=(",", ":"),
+            default=repr,
+        )
         return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class PendingCall(ToolCall):
-    """A call as an approver sees it: with the tier, the tags and the description of its tool."""
+    """A call as approvers and journals see it: with the tier, the tags and the description of its tool.
+
+    `verdict` is what was decided on it, None before anybody decides.
+    """
 
     permission: Permission = "sensitive"
     tags: tuple[str, ...] = ()
     description: str = ""
+    verdict: Verdict | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolReturn:
+    """What a tool may return to give the program a value and the model a text: `ToolReturn(rows, "3 rows")`."""
+
+    value: Any
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +145,76 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a call may run, and why not. Anything but exactly "approve" keeps it from running.
+
+    `by` says who decided. `digest` is the `ToolCall.digest` of the call that was decided: the verdict holds for
+    no other name or arguments. It is filled in where it is left out.
+    """
+
+    decision: Decision
+    reason: str = ""
+    by: str = ""
+    digest: str = ""
+
+    def on(self, call: ToolCall) -> Verdict:
+        """The verdict, bound to a call; a denial where it was given on another one."""
+        if self.digest not in ("", call.digest):
+            return Verdict(
+                "deny", "the verdict was on another call", self.by, call.digest
+            )
+        return replace(self, digest=call.digest)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of one run.
+
+    `tool_calls`, `total_tokens` and `seconds` (of activity, waiting for approval left out) count over the run; None is
+    no bound. When the seconds are over, a request or a tool that is still at work is left behind. `concurrency` is how
+    many calls of a reply run at once. `malformed` replies in a row that no tool could read end the run, as do `repeats`
+    equal calls with equal results. `argument_chars` bounds what a model may send to one call, `result_chars` what it
+    sees of one result.
+    """
+
+    tool_calls: int | None = None
+    total_tokens: int | None = None
+    seconds: float | None = None
+    concurrency: int = 16
+    malformed: int = 3
+    repeats: int = 6
+    argument_chars: int = 1_000_000
+    result_chars: int = 32_000
+
+    def __post_init__(self) -> None:
+        least = {"concurrency": 1, "malformed": 1, "repeats": 2}
+        for limit in fields(self):
+            value = getattr(self, limit.name)
+            if value != limit.default and (
+                value is None or value < least.get(limit.name, 0)
+            ):
+                raise ValueError(
+                    f"Limits({limit.name}={value!r}) would let nothing happen. Give more, or leave it out."
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """What a model and its server can do. Stated, not guessed: give your own to `Model` where it differs.
+
+    Without `function_calling` the tools are described in the prompt; with `structured_output` the reply is then held to
+    a JSON Schema. Without `parallel_calls` one call at a time is asked for. `strict` tools are OpenAI's. Without
+    `null_content` the content beside calls is "", as Ollama wants.
+    """
+
+    function_calling: bool = True
+    structured_output: bool = False
+    parallel_calls: bool = True
+    strict: bool = False
+    null_content: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class ToolContext:
     """What a tool may know of the run that called it.
 
@@ -151,10 +239,27 @@ class ToolContext:
 def whole_characters(value: Any) -> Any:
     """A text, or all texts in JSON, as a request can carry them: a lone surrogate is replaced by U+FFFD."""
     if isinstance(value, str):
-        return value if value.isascii() else value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return (
+            value
+            if value.isascii()
+            else value.encode("utf-16-le", "surrogatepass").decode(
+                "utf-16-le", "replace"
+            )
+        )
     if isinstance(value, Mapping):
-        return {whole_characters(key): whole_characters(each) for key, each in value.items()}
-    return [whole_characters(each) for each in value] if isinstance(value, list) else value
+        return {
+            whole_characters(key): whole_characters(each) for key, each in value.items()
+        }
+    return (
+        [whole_characters(each) for each in value] if isinstance(value, list) else value
+    )
+
+
+def copied(schema: Any) -> Any:
+    """A copy of JSON as deep as it goes."""
+    if isinstance(schema, dict):
+        return {key: copied(value) for key, value in schema.items()}
+    return [copied(value) for value in schema] if isinstance(schema, list) else schema
 
 
 def as_json(value: Mapping[str, Any]) -> str:
@@ -175,7 +280,9 @@ def read_usage(usage: Any, asked: str, answered: str) -> Usage:
     """The counts of a usage whose keys for what was asked and answered are these, each with its details."""
     cached = token_count(usage, f"{asked}_details", "cached_tokens")
     reasoned = token_count(usage, f"{answered}_details", "reasoning_tokens")
-    return Usage(token_count(usage, asked), token_count(usage, answered), cached, reasoned)
+    return Usage(
+        token_count(usage, asked), token_count(usage, answered), cached, reasoned
+    )
 
 
 def text_at(part: Any, key: str) -> str:
@@ -189,12 +296,17 @@ def text_of(content: Any) -> str:
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else []
-    return "".join(part if isinstance(part, str) else text_at(part, "text") for part in parts)
+    return "".join(
+        part if isinstance(part, str) else text_at(part, "text") for part in parts
+    )
 
 
 def new_call_id(seed: str, used: Collection[str]) -> str:
     """Nine letters and digits, which every provider takes (Mistral takes nothing else); the same in every replay."""
-    made = (hashlib.sha256(f"{seed}:{attempt}".encode()).hexdigest()[:9] for attempt in itertools.count())
+    made = (
+        hashlib.sha256(f"{seed}:{attempt}".encode()).hexdigest()[:9]
+        for attempt in itertools.count()
+    )
     return next(call_id for call_id in made if call_id not in used)
 
 

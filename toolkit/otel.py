@@ -25,12 +25,14 @@ from typing import Any
 
 from toolkit.events import Event
 from toolkit.messages import Message, whole_characters
-from toolkit.tools import Tool
+from toolkit.tools.tool import Tool
 
 try:
     from opentelemetry import context, metrics, trace
 except ImportError as missing:
-    raise ImportError("Traces need OpenTelemetry. Install it: pip install 'toolkit-agent[otel]'.") from missing
+    raise ImportError(
+        "Traces need OpenTelemetry. Install it: pip install 'toolkit-agent[otel]'."
+    ) from missing
 
 CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 """The environment variable that says where content is captured; "true" is an older value for all places."""
@@ -45,9 +47,24 @@ _TOKENS = {
 _FINISHES = {"refusal": "content_filter"}  # "stop" and "length" are theirs
 _SECONDS = [0.01 * 2**power for power in range(14)]
 _DURATIONS = {
-    "invoke_agent": ("gen_ai.invoke_agent.duration", "s", "A run, or one leg of it.", [0.1 * 2**n for n in range(13)]),
-    "chat": ("gen_ai.client.operation.duration", "s", "A request to the model.", _SECONDS),
-    "execute_tool": ("gen_ai.execute_tool.duration", "s", "A call of a tool.", _SECONDS),
+    "invoke_agent": (
+        "gen_ai.invoke_agent.duration",
+        "s",
+        "A run, or one leg of it.",
+        [0.1 * 2**n for n in range(13)],
+    ),
+    "chat": (
+        "gen_ai.client.operation.duration",
+        "s",
+        "A request to the model.",
+        _SECONDS,
+    ),
+    "execute_tool": (
+        "gen_ai.execute_tool.duration",
+        "s",
+        "A call of a tool.",
+        _SECONDS,
+    ),
 }
 _USAGE = (
     "gen_ai.client.token.usage",
@@ -73,10 +90,14 @@ class _Leg:
     run_id: str
     run: _Open
     tools: Mapping[str, Tool]
-    tokens: list[Token[context.Context]] = field(default_factory=list)  # of the contexts that were entered
+    tokens: list[Token[context.Context]] = field(
+        default_factory=list
+    )  # of the contexts that were entered
     chat: _Open | None = None
     batch: int = 0
-    asked: dict[str, Event] = field(default_factory=dict)  # the calls that have no span yet, by id
+    asked: dict[str, Event] = field(
+        default_factory=dict
+    )  # the calls that have no span yet, by id
     calls: dict[str, _Open] = field(default_factory=dict)
     said: str = ""
 
@@ -99,17 +120,29 @@ class Tracing:
         meter_provider: metrics.MeterProvider | None = None,
         capture_content: bool | None = None,
     ) -> None:
-        for name, given in (("tracer_provider", tracer_provider), ("meter_provider", meter_provider)):
-            if given is not None and not hasattr(given, f"get_{name.removesuffix('_provider')}"):
-                raise TypeError(f"{name} is a provider of OpenTelemetry's SDK, not {given!r}. Give what made that.")
+        for name, given in (
+            ("tracer_provider", tracer_provider),
+            ("meter_provider", meter_provider),
+        ):
+            if given is not None and not hasattr(
+                given, f"get_{name.removesuffix('_provider')}"
+            ):
+                raise TypeError(
+                    f"{name} is a provider of OpenTelemetry's SDK, not {given!r}. Give what made that."
+                )
         if not isinstance(capture_content, bool | None):  # "NO_CONTENT" is true, too
-            raise TypeError(f"capture_content={capture_content!r} is neither True, False nor None. Give one of these.")
+            raise TypeError(
+                f"capture_content={capture_content!r} is neither True, False nor None. Give one of these."
+            )
         if capture_content is None:
             capture_content = os.environ.get(CAPTURE, "").strip().lower() in _ON_SPANS
         self.capture_content = capture_content
         self._tracer = trace.get_tracer("toolkit", tracer_provider=tracer_provider)
         meter = metrics.get_meter("toolkit", meter_provider=meter_provider)
-        self._durations = {operation: _histogram(meter, *given) for operation, given in _DURATIONS.items()}
+        self._durations = {
+            operation: _histogram(meter, *given)
+            for operation, given in _DURATIONS.items()
+        }
         self._usage = _histogram(meter, *_USAGE)
         # A run is found by the context in which it runs: neither call ids nor run ids are unique among runs.
         self._key = context.create_key("toolkit.run")
@@ -145,31 +178,62 @@ class Tracing:
 
     def _begin_run(self, event: Event) -> None:
         provider = event.data["provider"] or "_OTHER"
-        model = {"gen_ai.provider.name": provider, "gen_ai.request.model": event.data["model"]}
-        run = self._begin("invoke_agent", "", model, {"gen_ai.conversation.id": event.run_id})
+        model = {
+            "gen_ai.provider.name": provider,
+            "gen_ai.request.model": event.data["model"],
+        }
+        run = self._begin(
+            "invoke_agent", "", model, {"gen_ai.conversation.id": event.run_id}
+        )
         leg = _Leg(event.run_id, run, event.subject or {})
-        leg.tokens.append(context.attach(context.set_value(self._key, leg, trace.set_span_in_context(run.span))))
+        leg.tokens.append(
+            context.attach(
+                context.set_value(self._key, leg, trace.set_span_in_context(run.span))
+            )
+        )
 
     def _begin_chat(self, leg: _Leg, event: Event) -> None:
         named = {"gen_ai.conversation.id": leg.run_id}
-        leg.chat = chat = self._begin("chat", event.data["model"], leg.run.counted, named)
+        leg.chat = chat = self._begin(
+            "chat", event.data["model"], leg.run.counted, named
+        )
         leg.tokens.append(context.attach(trace.set_span_in_context(chat.span)))
         if self._captures(chat) and event.subject:
-            heard = _as_text([each for message in event.subject for each in _written(message)])
+            heard = _as_text(
+                [each for message in event.subject for each in _written(message)]
+            )
             for one in (chat,) if leg.said else (chat, leg.run):
                 one.span.set_attribute("gen_ai.input.messages", heard)
 
     def _tell_reply(self, leg: _Leg, chat: _Open, event: Event) -> None:
         data = event.data
-        finish = "tool_call" if data["tool_calls"] else _FINISHES.get(data["finish"], data["finish"])
+        finish = (
+            "tool_call"
+            if data["tool_calls"]
+            else _FINISHES.get(data["finish"], data["finish"])
+        )
         chat.span.set_attribute("gen_ai.response.finish_reasons", [finish])
         for key, name in _TOKENS.items():
             if count := data[key]:  # 0 where the provider told nothing
                 chat.span.set_attribute(name, count)
-                if key in ("input_tokens", "output_tokens"):  # the others are part of these
-                    self._usage.record(count, {**chat.counted, "gen_ai.token.type": key.removesuffix("_tokens")})
+                if key in (
+                    "input_tokens",
+                    "output_tokens",
+                ):  # the others are part of these
+                    self._usage.record(
+                        count,
+                        {
+                            **chat.counted,
+                            "gen_ai.token.type": key.removesuffix("_tokens"),
+                        },
+                    )
         if self._captures(chat) and event.subject:
-            leg.said = _as_text([{**each, "finish_reason": finish} for each in _written(event.subject.message)])
+            leg.said = _as_text(
+                [
+                    {**each, "finish_reason": finish}
+                    for each in _written(event.subject.message)
+                ]
+            )
             chat.span.set_attribute("gen_ai.output.messages", leg.said)
 
     def _end_chat(self, leg: _Leg, error: str, reply: Event | None = None) -> None:
@@ -183,13 +247,18 @@ class Tracing:
                 context.detach(leg.tokens.pop())
 
     def _begin_call(self, leg: _Leg, asked: Event, began: int) -> _Open:
-        name, arguments = whole_characters(asked.data["tool_name"]), asked.data["arguments"]
+        name, arguments = (
+            whole_characters(asked.data["tool_name"]),
+            asked.data["arguments"],
+        )
         named = {"gen_ai.tool.call.id": asked.data["tool_call_id"]}
         if (tool := leg.tools.get(name)) and tool.description:
             named["gen_ai.tool.description"] = tool.description
         if self.capture_content and arguments is not None:
             # What could not be read is {}, and the text stands in the other field.
-            named["gen_ai.tool.call.arguments"] = _as_text(arguments or asked.data["raw_arguments"])
+            named["gen_ai.tool.call.arguments"] = _as_text(
+                arguments or asked.data["raw_arguments"]
+            )
         counted = {"gen_ai.tool.name": name, "gen_ai.tool.type": "function"}
         return self._begin("execute_tool", name, counted, named, began)
 
@@ -197,19 +266,28 @@ class Tracing:
         data, call_id = event.data, event.data["tool_call_id"]
         asked, call = leg.asked.pop(call_id, None), leg.calls.pop(call_id, None)
         if asked and not call:  # it did not run, or this sink was not told of where
-            call = self._begin_call(leg, asked, leg.batch + round(data["started_ms"] * 1e6))
+            call = self._begin_call(
+                leg, asked, leg.batch + round(data["started_ms"] * 1e6)
+            )
         if call is None:
             return  # given up just as it began: ended with the run
         call.span.set_attribute("toolkit.status", data["status"])
         if data["approval"]:
             call.span.set_attribute("toolkit.approval", data["approval"])
         if self._captures(call) and event.subject:
-            call.span.set_attribute("gen_ai.tool.call.result", whole_characters(event.subject.content))
+            call.span.set_attribute(
+                "gen_ai.tool.call.result", whole_characters(event.subject.content)
+            )
         ended = min(call.began + round(data["time_ms"] * 1e6), time.time_ns())
-        self._end(call, data["error_type"], ended, counts=data["status"] != "not_executed")
+        self._end(
+            call, data["error_type"], ended, counts=data["status"] != "not_executed"
+        )
 
     def _end_run(self, leg: _Leg, event: Event) -> None:
-        error, stop_reason = event.data.get("error", ""), event.data.get("stop_reason", "")
+        error, stop_reason = (
+            event.data.get("error", ""),
+            event.data.get("stop_reason", ""),
+        )
         leg.asked.clear()  # what begins from here on is nobody's concern
         try:
             self._end_chat(leg, error or stop_reason)
@@ -228,12 +306,25 @@ class Tracing:
         return self.capture_content and one.span.is_recording()
 
     def _begin(
-        self, operation: str, target: str, counted: Mapping[str, str], named: Mapping[str, str], began: int = 0
+        self,
+        operation: str,
+        target: str,
+        counted: Mapping[str, str],
+        named: Mapping[str, str],
+        began: int = 0,
     ) -> _Open:
         counted = {**counted, "gen_ai.operation.name": operation}
         kind = trace.SpanKind.CLIENT if operation == "chat" else trace.SpanKind.INTERNAL
-        name, attributes, began = f"{operation} {target}".rstrip(), {**counted, **named}, began or time.time_ns()
-        return _Open(self._tracer.start_span(name, None, kind, attributes, start_time=began), began, counted)
+        name, attributes, began = (
+            f"{operation} {target}".rstrip(),
+            {**counted, **named},
+            began or time.time_ns(),
+        )
+        return _Open(
+            self._tracer.start_span(name, None, kind, attributes, start_time=began),
+            began,
+            counted,
+        )
 
     def _end(self, one: _Open, error: str, ended: int = 0, counts: bool = True) -> None:
         ended, counted = max(ended or time.time_ns(), one.began), dict(one.counted)
@@ -242,26 +333,48 @@ class Tracing:
             one.span.set_attribute("error.type", error)
             one.span.set_status(trace.StatusCode.ERROR)
         if counts:
-            self._durations[counted["gen_ai.operation.name"]].record((ended - one.began) / 1e9, counted)
+            self._durations[counted["gen_ai.operation.name"]].record(
+                (ended - one.began) / 1e9, counted
+            )
         one.span.end(ended)
 
 
-def _histogram(meter: metrics.Meter, name: str, unit: str, text: str, buckets: list[float]) -> metrics.Histogram:
-    return meter.create_histogram(name, unit, text, explicit_bucket_boundaries_advisory=buckets)
+def _histogram(
+    meter: metrics.Meter, name: str, unit: str, text: str, buckets: list[float]
+) -> metrics.Histogram:
+    return meter.create_histogram(
+        name, unit, text, explicit_bucket_boundaries_advisory=buckets
+    )
 
 
 def _written(message: Message) -> list[dict[str, Any]]:
     """A message as the conventions write it; each result by itself, since back ends show one of a message."""
     if message.tool_results:
-        parts = [{"type": "tool_call_response", "id": r.call_id, "response": r.content} for r in message.tool_results]
+        parts = [
+            {"type": "tool_call_response", "id": r.call_id, "response": r.content}
+            for r in message.tool_results
+        ]
         return [{"role": message.role, "parts": [part]} for part in parts]
-    said: list[dict[str, Any]] = [{"type": "text", "content": message.text}] if message.text else []
+    said: list[dict[str, Any]] = (
+        [{"type": "text", "content": message.text}] if message.text else []
+    )
     for call in message.tool_calls:
-        said.append({"type": "tool_call", "id": call.id, "name": call.name, "arguments": dict(call.arguments)})
+        said.append(
+            {
+                "type": "tool_call",
+                "id": call.id,
+                "name": call.name,
+                "arguments": dict(call.arguments),
+            }
+        )
     return [{"role": message.role, "parts": said}]
 
 
 def _as_text(value: Any) -> str:
     """JSON without lone surrogates: a single one keeps an exporter from sending all its spans."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    text = (
+        value
+        if isinstance(value, str)
+        else json.dumps(value, ensure_ascii=False, default=str)
+    )
     return str(whole_characters(text))

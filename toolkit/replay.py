@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from toolkit import loop
 from toolkit.errors import ReplayError
-from toolkit.loop import Run, Turn, Verdict
-from toolkit.messages import Message, Reply, ToolCall, Usage
-from toolkit.results import RunResult
-from toolkit.scripted import ScriptedModel
+from toolkit.messages import Message, Reply, ToolCall, Usage, Verdict
+from toolkit.models.scripted import ScriptedModel
+from toolkit.runs import loop
+from toolkit.runs.loop import Run, Turn
+from toolkit.runs.results import RunResult
 
 
 def replay(recorded: RunResult | Run | str) -> Run:
@@ -22,13 +22,19 @@ def replay(recorded: RunResult | Run | str) -> Run:
     """
     was = _run_of(recorded)
     run = _beginning(was)
-    while not isinstance(step := loop.next_step(run, lambda call: _is_gated(was, call)), loop.Stop):
+    while not isinstance(
+        step := loop.next_step(run, lambda call: _is_gated(was, call)), loop.Stop
+    ):
         outcome = _outcome(was, run, step)
-        if outcome is None:  # the record ends here: the process ended, or the run was interrupted
+        if (
+            outcome is None
+        ):  # the record ends here: the process ended, or the run was interrupted
             return _compared(replace(run, stopped=was.stopped), was)
         run = loop.advance(run, step, outcome)
         if run.messages != was.messages[: len(run.messages)]:
-            raise ReplayError(f"Step {type(step).__name__} of turn {run.turns} did not come out as recorded.")
+            raise ReplayError(
+                f"Step {type(step).__name__} of turn {run.turns} did not come out as recorded."
+            )
     return _compared(loop.advance(run, step), was)
 
 
@@ -38,8 +44,14 @@ def as_model(recorded: RunResult | Run | str) -> ScriptedModel:
     `recorded` is as for `replay`. The tools are really called, and what they return now goes into the conversation.
     """
     run = _run_of(recorded)
-    replies = [message for message in run.messages[run.history :] if message.role == "assistant"]
-    return ScriptedModel([_reply(run, turn, message) for turn, message in enumerate(replies)])
+    replies = [
+        message
+        for message in run.messages[run.history :]
+        if message.role == "assistant"
+    ]
+    return ScriptedModel(
+        [_reply(run, turn, message) for turn, message in enumerate(replies)]
+    )
 
 
 def _run_of(recorded: RunResult | Run | str) -> Run:
@@ -51,7 +63,9 @@ def _run_of(recorded: RunResult | Run | str) -> Run:
 def _beginning(was: Run) -> Run:
     first = was.messages[: was.history + 1]
     if len(first) <= was.history or first[-1].role != "user":
-        raise ReplayError(f"The record of run {was.id!r} has no prompt at message {was.history}.")
+        raise ReplayError(
+            f"The record of run {was.id!r} has no prompt at message {was.history}."
+        )
     return Run(
         was.id, first, was.history, was.max_turns, was.tool_choice, was.output,
         route=was.route, mode=was.mode, exempt=was.exempt, limits=was.limits,
@@ -69,14 +83,20 @@ def _outcome(was: Run, run: Run, step: loop.Step) -> Any:
             if len(messages) >= len(was.messages):
                 return None
             if run.turns >= len(was.log):
-                raise ReplayError(f"The record has no turn {run.turns + 1}, but a message {len(messages)} after it.")
+                raise ReplayError(
+                    f"The record has no turn {run.turns + 1}, but a message {len(messages)} after it."
+                )
             return _reply(was, run.turns, was.messages[len(messages)])
         case loop.AskApproval(calls):
             verdicts = {**was.decided, **was.verdicts}
             return {call.id: verdicts.get(call.id, Verdict("defer")) for call in calls}
         case loop.CallTools():
             at = len(run.messages)
-            return tuple(map(loop.without_note, was.messages[at].tool_results)) if at < len(was.messages) else None
+            return (
+                tuple(map(loop.without_note, was.messages[at].tool_results))
+                if at < len(was.messages)
+                else None
+            )
 
 
 def _reply(was: Run, turn: int, message: Message) -> Reply:
@@ -88,5 +108,7 @@ def _compared(run: Run, was: Run) -> Run:
     """The record, once the run that was done again is equal to it (but for the time that it took)."""
     for name in ("messages", "turns", "usage", "finish", "stopped"):
         if getattr(run, name) != getattr(was, name):
-            raise ReplayError(f"The run {was.id!r} does not end as recorded: its {name} differ.")
+            raise ReplayError(
+                f"The run {was.id!r} does not end as recorded: its {name} differ."
+            )
     return run

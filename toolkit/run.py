@@ -12,23 +12,25 @@ from pathlib import Path
 from typing import Any, Literal, ParamSpec, TypeVar, cast
 
 from toolkit import events
-from toolkit.drive import adrive, drive, read_verdict
+from toolkit.calls.protocols import Journal, RunStore
 from toolkit.errors import ApprovalError, StoreError
-from toolkit.history import Conversation, read_conversation
-from toolkit.journals import Journal, RunStore
-from toolkit.loop import Decision, Limits, Run, Verdict, waiting
-from toolkit.messages import Message, whole_characters
-from toolkit.models import Model
-from toolkit.registry import ToolsGiven
-from toolkit.results import RunResult
-from toolkit.setting import Approver, Retriever, Setting, make_setting
+from toolkit.messages import Decision, Limits, Message, Verdict, whole_characters
+from toolkit.runs.context import Approver, Setting, make_setting
+from toolkit.runs.driver import adrive, drive, read_verdict
+from toolkit.runs.loop import Run, waiting
+from toolkit.runs.reading import Conversation, read_conversation
+from toolkit.runs.results import RunResult
+from toolkit.tools.registry import ToolsGiven
+from toolkit.tools.request import LanguageModel, Retriever
 
 T = TypeVar("T")
 P = ParamSpec("P")
 _Run = Coroutine[Any, Any, RunResult]
 
 
-def _with_parameters_of(function: Callable[P, RunResult]) -> Callable[[Callable[..., _Run]], Callable[P, _Run]]:
+def _with_parameters_of(
+    function: Callable[P, RunResult],
+) -> Callable[[Callable[..., _Run]], Callable[P, _Run]]:
     """Give an async twin the parameters of `function`; it gets all of them, with their defaults, by name."""
     signature = inspect.signature(function)
 
@@ -49,7 +51,7 @@ def _with_parameters_of(function: Callable[P, RunResult]) -> Callable[[Callable[
 def run_agent_with_tools(
     prompt: str,
     *,
-    model: str | Model | None = None,
+    model: str | LanguageModel | None = None,
     tools: ToolsGiven = None,
     instructions: str | None = None,
     history: Conversation = None,
@@ -118,7 +120,7 @@ def resume(
     paused: RunResult | Run | str,
     verdicts: Mapping[str, Decision | Verdict] | None = None,
     *,
-    model: str | Model | None = None,
+    model: str | LanguageModel | None = None,
     tools: ToolsGiven = None,
     output_type: Any = None,
     approve: Approver | None = None,
@@ -154,22 +156,32 @@ async def aresume(**given: Any) -> RunResult:
     return await adrive(*_continue(**given))
 
 
-def extract(text: str, output_type: type[T], *, max_turns: int = 3, **options: Any) -> T:
+def extract(
+    text: str, output_type: type[T], *, max_turns: int = 3, **options: Any
+) -> T:
     """Read a value of a type out of a text: one forced call of a tool made from the type, validated.
 
     `options` are those of `run_agent_with_tools`. Raises RunIncomplete where the model did not manage it.
     """
-    result = run_agent_with_tools(text, tools=(), output_type=output_type, max_turns=max_turns, **options)
+    result = run_agent_with_tools(
+        text, tools=(), output_type=output_type, max_turns=max_turns, **options
+    )
     return cast(T, result.raise_for_stop().output)
 
 
-async def aextract(text: str, output_type: type[T], *, max_turns: int = 3, **options: Any) -> T:
+async def aextract(
+    text: str, output_type: type[T], *, max_turns: int = 3, **options: Any
+) -> T:
     """As `extract`, on the running event loop."""
-    result = await arun_agent_with_tools(text, tools=(), output_type=output_type, max_turns=max_turns, **options)
+    result = await arun_agent_with_tools(
+        text, tools=(), output_type=output_type, max_turns=max_turns, **options
+    )
     return cast(T, result.raise_for_stop().output)
 
 
-_PARAMETERS = tuple(inspect.signature(run_agent_with_tools).parameters)[1:-1]  # without prompt and options
+_PARAMETERS = tuple(inspect.signature(run_agent_with_tools).parameters)[
+    1:-1
+]  # without prompt and options
 
 
 def _begin(
@@ -186,7 +198,10 @@ def _begin(
     setting = make_setting(parameters=_PARAMETERS, **given)
     before = read_conversation(history)
     if instructions is not None:
-        before = [Message("system", whole_characters(instructions)), *(m for m in before if m.role != "system")]
+        before = [
+            Message("system", whole_characters(instructions)),
+            *(m for m in before if m.role != "system"),
+        ]
     if setting.output and tool_choice == "auto" and len(setting.tools) == 1:
         tool_choice = setting.output
     run = Run(
@@ -207,30 +222,46 @@ def _begin(
 
 
 def _check_beginning(run: Run, instructions: Any, setting: Setting) -> None:
-    texts = {"prompt": run.messages[-1].text, "instructions": instructions or "", "run_id": run.id}
+    texts = {
+        "prompt": run.messages[-1].text,
+        "instructions": instructions or "",
+        "run_id": run.id,
+    }
     for name, given in {**texts, "tool_choice": run.tool_choice}.items():
         if not isinstance(given, str):
-            to_force = " To force a tool, give its name." if name == "tool_choice" else ""
+            to_force = (
+                " To force a tool, give its name." if name == "tool_choice" else ""
+            )
             raise TypeError(f"{name} is a text, not {type(given).__name__}.{to_force}")
     if run.id.lstrip().startswith("{") or whole_characters(run.id) != run.id:
-        raise ValueError(f"run_id={run.id!r} could not be told from a run's JSON, or not be written. Choose another.")
+        raise ValueError(
+            f"run_id={run.id!r} could not be told from a run's JSON, or not be written. Choose another."
+        )
     _check_turns(run.max_turns)
     if not isinstance(run.limits, Limits):
-        raise TypeError(f"limits is a Limits, not {type(run.limits).__name__}. Write limits=Limits(tool_calls=…).")
+        raise TypeError(
+            f"limits is a Limits, not {type(run.limits).__name__}. Write limits=Limits(tool_calls=…)."
+        )
     if run.mode not in ("run", "plan"):
         raise ValueError(f'mode={run.mode!r} is neither "run" nor "plan".')
     if run.tool_choice == "none" and setting.output:
-        raise ValueError('output_type makes the answer a call, so tool_choice="none" leaves no way to answer.')
+        raise ValueError(
+            'output_type makes the answer a call, so tool_choice="none" leaves no way to answer.'
+        )
     if run.tool_choice not in ("auto", "none", "required", *setting.tools):
         known = list(setting.tools)
-        raise ValueError(f"tool_choice={run.tool_choice!r} is neither auto, required, none nor one of {known}.")
+        raise ValueError(
+            f"tool_choice={run.tool_choice!r} is neither auto, required, none nor one of {known}."
+        )
     if run.tool_choice == "required" and not setting.tools:
         raise ValueError("tool_choice forces a call, but the run has no tools.")
 
 
 def _check_turns(max_turns: Any) -> None:
     if type(max_turns) is not int or max_turns < 1:
-        raise ValueError(f"max_turns={max_turns!r} is no number of turns. Give a whole number, 1 or more.")
+        raise ValueError(
+            f"max_turns={max_turns!r} is no number of turns. Give a whole number, 1 or more."
+        )
 
 
 def _continue(
@@ -256,31 +287,67 @@ def _claimed(paused: RunResult | Run | str, store: RunStore | None) -> Run:
             return store.claim(paused)
         paused = RunResult.from_json(paused)
     if not isinstance(paused, RunResult | Run):
-        raise TypeError(f"A run is resumed from its result, its JSON, or error.run, not from {type(paused).__name__}.")
+        raise TypeError(
+            f"A run is resumed from its result, its JSON, or error.run, not from {type(paused).__name__}."
+        )
     run = paused if isinstance(paused, Run) else paused.run
     if store is None:
         return run
     kept = store.claim(run.id)
     if kept.messages != run.messages:
         store.release(run.id)
-        raise StoreError(f"The store has run {run.id!r} in another state. Resume it by its id: resume({run.id!r}, …).")
+        raise StoreError(
+            f"The store has run {run.id!r} in another state. Resume it by its id: resume({run.id!r}, …)."
+        )
     return kept
 
 
-def _decided(run: Run, verdicts: Mapping[str, Decision | Verdict], max_turns: int | None, setting: Setting) -> Run:
+def _decided(
+    run: Run,
+    verdicts: Mapping[str, Decision | Verdict],
+    max_turns: int | None,
+    setting: Setting,
+) -> Run:
     if run.output != setting.output:
-        raise ValueError(f"The run was begun with{'' if run.output else 'out'} output_type. Resume it in the same way.")
-    if strangers := [call.name for call in run.open_calls if call.id in run.held and call.name not in setting.tools]:
-        raise ValueError(f"Calls of {strangers} wait for approval, but tools= does not hold them.")
-    if altered := [call.id for call in run.open_calls if run.held.get(call.id, call.digest) != call.digest]:
-        raise ApprovalError(f"The calls {altered} are not those that were held for approval: somebody altered the run.")
+        raise ValueError(
+            f"The run was begun with{'' if run.output else 'out'} output_type. Resume it in the same way."
+        )
+    if strangers := [
+        call.name
+        for call in run.open_calls
+        if call.id in run.held and call.name not in setting.tools
+    ]:
+        raise ValueError(
+            f"Calls of {strangers} wait for approval, but tools= does not hold them."
+        )
+    if altered := [
+        call.id
+        for call in run.open_calls
+        if run.held.get(call.id, call.digest) != call.digest
+    ]:
+        raise ApprovalError(
+            f"The calls {altered} are not those that were held for approval: somebody altered the run."
+        )
     if max_turns is not None:
         _check_turns(max_turns)
-        is_cut = run.stopped == "max_turns" and run.messages[-1].role == "tool"  # else there was an answer
+        is_cut = (
+            run.stopped == "max_turns" and run.messages[-1].role == "tool"
+        )  # else there was an answer
         run = replace(run, max_turns=max_turns, stopped=None if is_cut else run.stopped)
     open_calls = {call.id: call for call in waiting(run, setting.gate(run))}
     if unknown := [call_id for call_id in verdicts if call_id not in open_calls]:
-        raise ApprovalError(f"No call {unknown} waits for a verdict; these do: {list(open_calls)}.")
-    given = {call_id: read_verdict(answer).on(open_calls[call_id]) for call_id, answer in verdicts.items()}
-    kept = {call_id: verdict for call_id, verdict in run.verdicts.items() if verdict.decision != "defer"}
-    return replace(run, verdicts={**kept, **given}, exempt=tuple(sorted(setting.tools.exempt)))
+        raise ApprovalError(
+            f"No call {unknown} waits for a verdict; these do: {list(open_calls)}."
+        )
+    given = {
+        call_id: read_verdict(answer).on(open_calls[call_id])
+        for call_id, answer in verdicts.items()
+    }
+    kept = {
+        call_id: verdict
+        for call_id, verdict in run.verdicts.items()
+        if verdict.decision != "defer"
+    }
+    return replace(
+        run, verdicts={**kept, **given}, exempt=tuple(sorted(setting.tools.exempt))
+    )

@@ -20,12 +20,11 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, get_args
 
+from toolkit.audit.locks import lock_byte, unlock_byte
 from toolkit.errors import RunExists, StoreError
-from toolkit.locks import lock_byte, unlock_byte
-from toolkit.loop import Run, StopReason, waiting
-from toolkit.messages import ToolCall, ToolResult
-from toolkit.results import RunResult, as_plain, reader
-from toolkit.tools import Tool
+from toolkit.messages import PendingCall, ToolResult
+from toolkit.runs.loop import Run, StopReason, waiting
+from toolkit.runs.results import RunResult, as_plain, reader
 
 # One entry per version of the file; a file of an older version is brought up by those after its own. A number is never
 # used again (AUTOINCREMENT): it is the lease of its run.
@@ -65,7 +64,9 @@ class SQLiteStore:
 
     def __init__(self, path: str | Path, *, durable: bool = False) -> None:
         if str(path) == ":memory:":
-            raise StoreError("A store in memory would outlive nothing. Give it the path of a file.")
+            raise StoreError(
+                "A store in memory would outlive nothing. Give it the path of a file."
+            )
         self.path, self._durable = Path(os.path.realpath(path)), durable
         self._database: sqlite3.Connection | None = None
         self._saved: dict[str, _Saved] = {}
@@ -81,9 +82,14 @@ class SQLiteStore:
         """Keep a new run, claimed. Raises RunExists where its id is taken."""
         with ExitStack() as undo, self._transaction() as database:
             now = time.time()
-            made = database.execute("INSERT OR IGNORE INTO runs VALUES (NULL, ?, '', '', ?, ?)", (run.id, now, now))
+            made = database.execute(
+                "INSERT OR IGNORE INTO runs VALUES (NULL, ?, '', '', ?, ?)",
+                (run.id, now, now),
+            )
             if not made.rowcount:
-                raise RunExists(f"The store has a run {run.id!r} already. Resume it, or choose another run_id.")
+                raise RunExists(
+                    f"The store has a run {run.id!r} already. Resume it, or choose another run_id."
+                )
             self._lease(run.id, made.lastrowid or 0, undo)
             self._write(database, run, "running")
         self._saved[run.id].kept = _lengths(run)
@@ -103,16 +109,21 @@ class SQLiteStore:
             self._write(database, run, status)
         self._claimed(run.id).kept = _lengths(run)
 
-    def began(self, run: Run, calls: Sequence[tuple[ToolCall, Tool]]) -> None:
+    def began(self, run_id: str, turn: int, calls: Sequence[PendingCall]) -> None:
         """Keep that these calls start, of tools that are not `read`."""
-        number = self._claimed(run.id).number
-        if rows := [(number, call.id) for call, tool in calls if tool.permission != "read"]:
+        number = self._claimed(run_id).number
+        rows = [(number, call.id) for call in calls if call.permission != "read"]
+        if rows:
             with self._transaction() as database:
-                database.executemany("INSERT OR REPLACE INTO calls VALUES (?, ?, NULL)", rows)
+                database.executemany(
+                    "INSERT OR REPLACE INTO calls VALUES (?, ?, NULL)", rows
+                )
 
-    def ended(self, run: Run, call: ToolCall, tool: Tool, result: ToolResult) -> None:
+    def ended(
+        self, run_id: str, turn: int, call: PendingCall, result: ToolResult
+    ) -> None:
         """Keep the result of a call, before the others of its batch have ended."""
-        row = (self._claimed(run.id).number, call.id, _as_text(result))
+        row = (self._claimed(run_id).number, call.id, _as_text(result))
         with self._transaction() as database:
             database.execute("INSERT OR REPLACE INTO calls VALUES (?, ?, ?)", row)
 
@@ -134,10 +145,14 @@ class SQLiteStore:
         with self._transaction() as database:
             number, status, state = self._row(database, run_id)
             run = _read_run(database, number, state)
-        if status == "applied":  # a plan, which says nothing of how its run came to its end
+        if (
+            status == "applied"
+        ):  # a plan, which says nothing of how its run came to its end
             status = run.stopped or status
         if status not in get_args(StopReason):
-            raise StoreError(f"The run {run_id!r} has come to no end ({status!r}). Go on with resume({run_id!r}, …).")
+            raise StoreError(
+                f"The run {run_id!r} has come to no end ({status!r}). Go on with resume({run_id!r}, …)."
+            )
         return RunResult(run, status, waiting(run, lambda call: False))  # type: ignore[arg-type]
 
     def waiting(self) -> list[RunResult]:
@@ -158,12 +173,18 @@ class SQLiteStore:
         with ExitStack() as undo, self._transaction() as database:
             number, _, _ = self._row(database, run_id)
             self._lease(run_id, number, undo)
-            for table, column in (("parts", "run"), ("calls", "run"), ("runs", "number")):
+            for table, column in (
+                ("parts", "run"),
+                ("calls", "run"),
+                ("runs", "number"),
+            ):
                 database.execute(f"DELETE FROM {table} WHERE {column} = ?", (number,))
         self.release(run_id)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return functools.partial(type(self), durable=self._durable), (str(self.path.absolute()),)
+        return functools.partial(type(self), durable=self._durable), (
+            str(self.path.absolute()),
+        )
 
     def close(self) -> None:
         """Close the file. A store that is used again opens it again."""
@@ -174,8 +195,16 @@ class SQLiteStore:
 
     def _write(self, database: sqlite3.Connection, run: Run, status: str) -> None:
         saved = self._claimed(run.id)
-        changed = (status, _as_text({f.name: getattr(run, f.name) for f in _STATE}), time.time(), saved.number)
-        database.execute("UPDATE runs SET status = ?, state = ?, updated = ? WHERE number = ?", changed)
+        changed = (
+            status,
+            _as_text({f.name: getattr(run, f.name) for f in _STATE}),
+            time.time(),
+            saved.number,
+        )
+        database.execute(
+            "UPDATE runs SET status = ?, state = ?, updated = ? WHERE number = ?",
+            changed,
+        )
         rows = [
             (saved.number, part, at, _as_text(items[at]))
             for (part, items), kept in zip(_parts(run).items(), saved.kept, strict=True)
@@ -187,14 +216,18 @@ class SQLiteStore:
 
     def _row(self, database: sqlite3.Connection, run_id: str) -> tuple[int, str, str]:
         found: list[tuple[int, str, str]]
-        found = database.execute("SELECT number, status, state FROM runs WHERE id = ?", (run_id,)).fetchall()
+        found = database.execute(
+            "SELECT number, status, state FROM runs WHERE id = ?", (run_id,)
+        ).fetchall()
         if not found:
             raise StoreError(f"The store {self.path.name!r} has no run {run_id!r}.")
         return found[0]
 
     def _lease(self, run_id: str, number: int, undo: ExitStack) -> None:
         if not _take(self.path, number):
-            raise StoreError(f"The run {run_id!r} is being driven, by this or another process.")
+            raise StoreError(
+                f"The run {run_id!r} is being driven, by this or another process."
+            )
         self._saved[run_id] = _Saved(number)
         undo.push(lambda error, *_: self.release(run_id) if error else None)
 
@@ -202,13 +235,17 @@ class SQLiteStore:
         try:
             return self._saved[run_id]
         except KeyError:
-            raise StoreError(f"The run {run_id!r} is not claimed. Go on with resume({run_id!r}, store=…).") from None
+            raise StoreError(
+                f"The run {run_id!r} is not claimed. Go on with resume({run_id!r}, store=…)."
+            ) from None
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         with _lock:
             try:
-                database = self._database = self._database or _open(self.path, self._durable)
+                database = self._database = self._database or _open(
+                    self.path, self._durable
+                )
                 try:
                     database.execute("BEGIN IMMEDIATE")
                     yield database
@@ -217,7 +254,9 @@ class SQLiteStore:
                     if database.in_transaction:
                         database.execute("ROLLBACK")
             except (sqlite3.Error, OSError) as error:
-                raise StoreError(f"The store {self.path.name!r} cannot be used: {error}.") from error
+                raise StoreError(
+                    f"The store {self.path.name!r} cannot be used: {error}."
+                ) from error
 
 
 @dataclass(slots=True)
@@ -246,12 +285,20 @@ def _take(path: Path, number: int) -> bool:
     return True
 
 
-_STATE = tuple(field for field in fields(Run) if field.name not in ("messages", "log", "decided", "settled"))
+_STATE = tuple(
+    field
+    for field in fields(Run)
+    if field.name not in ("messages", "log", "decided", "settled")
+)
 
 
 def _parts(run: Run) -> dict[str, Sequence[Any]]:
     """What only grows in a run: of it, a step writes what is new."""
-    return {"messages": run.messages, "log": run.log, "decided": tuple(run.decided.items())}
+    return {
+        "messages": run.messages,
+        "log": run.log,
+        "decided": tuple(run.decided.items()),
+    }
 
 
 def _lengths(run: Run) -> tuple[int, ...]:
@@ -259,19 +306,29 @@ def _lengths(run: Run) -> tuple[int, ...]:
 
 
 def _as_text(value: Any) -> str:
-    return json.dumps(as_plain(value))  # ASCII: SQLite takes no lone surrogates, which arguments may hold
+    return json.dumps(
+        as_plain(value)
+    )  # ASCII: SQLite takes no lone surrogates, which arguments may hold
 
 
 def _read_run(database: sqlite3.Connection, number: int, state: str) -> Run:
     parts: dict[str, list[Any]] = {"messages": [], "log": [], "decided": []}
-    rows = database.execute("SELECT part, body FROM parts WHERE run = ? ORDER BY part, position", (number,))
+    rows = database.execute(
+        "SELECT part, body FROM parts WHERE run = ? ORDER BY part, position", (number,)
+    )
     for part, body in rows:
         parts[part].append(json.loads(body))
-    run: Run = reader(Run)({**json.loads(state), **parts, "decided": dict(parts["decided"])})
-    calls = dict(database.execute("SELECT id, result FROM calls WHERE run = ?", (number,)))
+    run: Run = reader(Run)(
+        {**json.loads(state), **parts, "decided": dict(parts["decided"])}
+    )
+    calls = dict(
+        database.execute("SELECT id, result FROM calls WHERE run = ?", (number,))
+    )
     read = reader(ToolResult)
     settled = {
-        call.id: read(json.loads(text)) if (text := calls[call.id]) else ToolResult(call.id, _UNKNOWN, True, "unknown")
+        call.id: read(json.loads(text))
+        if (text := calls[call.id])
+        else ToolResult(call.id, _UNKNOWN, True, "unknown")
         for call in run.open_calls
         if call.id in calls
     }
@@ -279,7 +336,9 @@ def _read_run(database: sqlite3.Connection, number: int, state: str) -> Run:
 
 
 def _open(path: Path, durable: bool) -> sqlite3.Connection:
-    database = sqlite3.connect(path, timeout=_WAITS_FOR_OTHERS, isolation_level=None, check_same_thread=False)
+    database = sqlite3.connect(
+        path, timeout=_WAITS_FOR_OTHERS, isolation_level=None, check_same_thread=False
+    )
     try:
         database.execute("BEGIN IMMEDIATE")
         _migrate(database, path)
@@ -297,9 +356,13 @@ def _migrate(database: sqlite3.Connection, path: Path) -> None:
     (version,) = database.execute("PRAGMA user_version").fetchone()
     (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if application != _APPLICATION and (application or version or tables):
-        raise StoreError(f"The file {path.name!r} is a database of something else. Give the store a file of its own.")
+        raise StoreError(
+            f"The file {path.name!r} is a database of something else. Give the store a file of its own."
+        )
     if version > len(_MIGRATIONS):
-        raise StoreError(f"The store {path.name!r} is of version {version}, newer than this toolkit knows.")
+        raise StoreError(
+            f"The store {path.name!r} is of version {version}, newer than this toolkit knows."
+        )
     if version < len(_MIGRATIONS):
         for statement in ";".join(_MIGRATIONS[version:]).split(";"):
             database.execute(statement)
@@ -324,4 +387,8 @@ def _after_fork_in_child() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_lock.release, after_in_child=_after_fork_in_child)
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=_lock.release,
+        after_in_child=_after_fork_in_child,
+    )

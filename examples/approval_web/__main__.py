@@ -17,19 +17,36 @@ from pathlib import Path
 import demo
 from web import Approvals, make_server
 
-from toolkit.registry import import_tools
 from toolkit.store import SQLiteStore
+from toolkit.tools.registry import import_tools
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="approval_web", description="Confirm or reject the calls of waiting runs.")
-    parser.add_argument("--demo", action="store_true", help="tools that do nothing, a scripted model and some runs")
-    parser.add_argument(
-        "--tools", metavar="TOOLS", help="yours: package.module, package.module:name or path/to/file.py"
+    parser = argparse.ArgumentParser(
+        prog="approval_web", description="Confirm or reject the calls of waiting runs."
     )
-    parser.add_argument("--model", help="the model that goes on with a run (default: as for every run)")
-    parser.add_argument("--store", type=Path, default=Path("approvals.db"), help="the file of runs (%(default)s)")
-    parser.add_argument("--port", type=int, default=8765, help="0 takes a free one (%(default)s)")
+    parser.add_argument(
+        "--demo",
+        action="store_true",
+        help="tools that do nothing, a scripted model and some runs",
+    )
+    parser.add_argument(
+        "--tools",
+        metavar="TOOLS",
+        help="yours: package.module, package.module:name or path/to/file.py",
+    )
+    parser.add_argument(
+        "--model", help="the model that goes on with a run (default: as for every run)"
+    )
+    parser.add_argument(
+        "--store",
+        type=Path,
+        default=Path("approvals.db"),
+        help="the file of runs (%(default)s)",
+    )
+    parser.add_argument(
+        "--port", type=int, default=8765, help="0 takes a free one (%(default)s)"
+    )
     given = parser.parse_args()
     if given.demo == bool(given.tools):
         parser.error("give either --demo or --tools TOOLS")

@@ -54,11 +54,27 @@ TASKS = {
         ToolCall("", "list_files", {"folder": "exports"}),
     ],
     "Order 1017 came broken. Make it good.": [
-        ToolCall("", "refund", {"order": 1017, "euros": 39.9, "note": "Sorry for the broken lamp!"}),
-        ToolCall("", "send_mail", {"to": "ada@example.com", "subject": "Your order 1017", "text": MAIL}),
+        ToolCall(
+            "",
+            "refund",
+            {"order": 1017, "euros": 39.9, "note": "Sorry for the broken lamp!"},
+        ),
+        ToolCall(
+            "",
+            "send_mail",
+            {"to": "ada@example.com", "subject": "Your order 1017", "text": MAIL},
+        ),
     ],
     "Invite the team to the summer party.": [
-        ToolCall("", "send_mail", {"to": "team@example.com", "subject": "Summer party", "text": "Friday at six! 🎉"}),
+        ToolCall(
+            "",
+            "send_mail",
+            {
+                "to": "team@example.com",
+                "subject": "Summer party",
+                "text": "Friday at six! 🎉",
+            },
+        ),
     ],
 }
 
@@ -72,7 +88,9 @@ def model() -> ScriptedModel:
             return TASKS[last.text]
         refused = [result.content for result in last.tool_results if result.is_error]
         done = len(last.tool_results) - len(refused)
-        return " ".join([f"{done} of {len(last.tool_results)} steps are done.", *refused])
+        return " ".join(
+            [f"{done} of {len(last.tool_results)} steps are done.", *refused]
+        )
 
     return ScriptedModel(reply)
 

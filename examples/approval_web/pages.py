@@ -25,9 +25,17 @@ _VERDICTS = {"approve": ("confirmed", "good"), "deny": ("rejected", "bad")}
 
 def overview(waiting: Lines, others: Lines, tools: ToolRegistry, token: str) -> bytes:
     count = sum(len(result.waiting) for _, result in waiting)
-    title = f"{count} {'call waits' if count == 1 else 'calls wait'} for you" if count else "Nothing waits for you"
-    body = [f'<header><h1>{title}</h1><a class="again" href="/">Look again</a></header>']
-    body += [_section(line, result, tools, token, has_link=True) for line, result in waiting]
+    title = (
+        f"{count} {'call waits' if count == 1 else 'calls wait'} for you"
+        if count
+        else "Nothing waits for you"
+    )
+    body = [
+        f'<header><h1>{title}</h1><a class="again" href="/">Look again</a></header>'
+    ]
+    body += [
+        _section(line, result, tools, token, has_link=True) for line, result in waiting
+    ]
     if others:
         items = "".join(
             f'<li><a href="{_link(line.id)}">{_text(_prompt(result))}</a>{_state(line.status)}</li>'
@@ -38,14 +46,22 @@ def overview(waiting: Lines, others: Lines, tools: ToolRegistry, token: str) -> 
 
 
 def one_run(
-    line: StoredRun, result: RunResult, tools: ToolRegistry, token: str, *, is_at_work: bool, alert: str = ""
+    line: StoredRun,
+    result: RunResult,
+    tools: ToolRegistry,
+    token: str,
+    *,
+    is_at_work: bool,
+    alert: str = "",
 ) -> bytes:
     body = ['<p class="back"><a href="/">← All runs</a></p>']
     if alert:
         body.append(f'<p class="alert" role="alert">{_text(alert)}</p>')
     body.append(_section(line, result, tools, token, has_link=False))
     if is_at_work:
-        body.append('<p class="work" role="status">The run goes on. This page looks again by itself.</p>')
+        body.append(
+            '<p class="work" role="status">The run goes on. This page looks again by itself.</p>'
+        )
     elif line.status in ("running", "stopped"):
         button = '<button class="confirm">Go on</button>'
         form = f'<form method="post" action="{_link(line.id)}/resume">{_hidden(token=token)}{button}</form>'
@@ -58,10 +74,20 @@ def one_run(
 
 
 def message(title: str, text: str) -> bytes:
-    return _page(title, f'<h1>{escape(title)}</h1><p class="alert" role="alert">{_text(text)}</p>')
+    return _page(
+        title,
+        f'<h1>{escape(title)}</h1><p class="alert" role="alert">{_text(text)}</p>',
+    )
 
 
-def _section(line: StoredRun, result: RunResult, tools: ToolRegistry, token: str, *, has_link: bool) -> str:
+def _section(
+    line: StoredRun,
+    result: RunResult,
+    tools: ToolRegistry,
+    token: str,
+    *,
+    has_link: bool,
+) -> str:
     prompt = _text(_prompt(result))
     title = f'<a href="{_link(line.id)}">{prompt}</a>' if has_link else prompt
     began = datetime.fromtimestamp(line.created).strftime("%d %b %Y, %H:%M")
@@ -77,10 +103,16 @@ def _section(line: StoredRun, result: RunResult, tools: ToolRegistry, token: str
     )
 
 
-def _open(call: ToolCall, line: StoredRun, result: RunResult, tools: ToolRegistry, token: str) -> str:
+def _open(
+    call: ToolCall, line: StoredRun, result: RunResult, tools: ToolRegistry, token: str
+) -> str:
     """A call of the step that is to come: one to decide on, or one of which all is known."""
     tool = tools.get(call.name)
-    about = escape(tool.description.split("\n")[0]) if tool else "There is no such tool here: it cannot run."
+    about = (
+        escape(tool.description.split("\n")[0])
+        if tool
+        else "There is no such tool here: it cannot run."
+    )
     verdict = result.run.verdicts.get(call.id)
     tier = f'<span class="tier">{escape(tool.permission)}</span>' if tool else ""
     if call.id in {waiting.id for waiting in result.waiting}:
@@ -118,7 +150,10 @@ def _form(call: ToolCall, line: StoredRun, token: str) -> str:
 def _arguments(arguments: Any) -> str:
     if not arguments:
         return '<p class="none">without arguments</p>'
-    rows = (f"<dt>{_exact(name)[1:-1]}</dt><dd>{_exact(value)}</dd>" for name, value in arguments.items())
+    rows = (
+        f"<dt>{_exact(name)[1:-1]}</dt><dd>{_exact(value)}</dd>"
+        for name, value in arguments.items()
+    )
     return f"<dl>{''.join(rows)}</dl>"
 
 
@@ -137,12 +172,17 @@ def _marked(found: re.Match[str]) -> str:
 def _text(text: str) -> str:
     """A text for people, on as many lines as it has; unseen characters are spelt out."""
     return "\n".join(
-        escape(spell_out(part)[1:-1].replace('\\"', '"').replace("\\\\", "\\")) for part in text.split("\n")
+        escape(spell_out(part)[1:-1].replace('\\"', '"').replace("\\\\", "\\"))
+        for part in text.split("\n")
     )
 
 
 def _prompt(result: RunResult) -> str:
-    asked = [message.text for message in result.run.messages[result.run.history :] if message.role == "user"]
+    asked = [
+        message.text
+        for message in result.run.messages[result.run.history :]
+        if message.role == "user"
+    ]
     text = asked[0] if asked else "(no question)"
     return text if len(text) < 300 else text[:300] + " …"
 
@@ -160,7 +200,10 @@ def _reason(reason: str) -> str:
 
 
 def _hidden(**fields: str) -> str:
-    return "".join(f'<input type="hidden" name="{name}" value="{escape(value)}">' for name, value in fields.items())
+    return "".join(
+        f'<input type="hidden" name="{name}" value="{escape(value)}">'
+        for name, value in fields.items()
+    )
 
 
 def _link(run_id: str) -> str:

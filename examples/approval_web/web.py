@@ -26,7 +26,7 @@ import pages
 
 from toolkit import Model, RunResult, ToolRegistry, Verdict, resume
 from toolkit.errors import StoreError
-from toolkit.loop import waiting
+from toolkit.runs.loop import waiting
 from toolkit.store import SQLiteStore, StoredRun
 
 _log = logging.getLogger("approval_web")
@@ -52,16 +52,27 @@ class TooLate(Exception):
 class Approvals:
     """The runs of a store: what waits in them, and a thread for each that goes on."""
 
-    def __init__(self, store: SQLiteStore, tools: ToolRegistry, model: str | Model | None, *, by: str = "the user"):
+    def __init__(
+        self,
+        store: SQLiteStore,
+        tools: ToolRegistry,
+        model: str | Model | None,
+        *,
+        by: str = "the user",
+    ):
         self.store, self.tools, self.model, self.by = store, tools, model, by
         self._one_at_a_time, self._at_work = threading.Lock(), set[str]()
 
     def waiting(self) -> list[tuple[StoredRun, RunResult]]:
-        return [(line, self._read(line)) for line in self.store.runs("awaiting_approval")]
+        return [
+            (line, self._read(line)) for line in self.store.runs("awaiting_approval")
+        ]
 
     def others(self) -> list[tuple[StoredRun, RunResult]]:
         """The latest runs that wait for nobody, the newest first."""
-        lines = [line for line in self.store.runs() if line.status != "awaiting_approval"]
+        lines = [
+            line for line in self.store.runs() if line.status != "awaiting_approval"
+        ]
         return [(line, self._read(line)) for line in reversed(lines[-_MOST_OTHERS:])]
 
     def find(self, run_id: str) -> tuple[StoredRun, RunResult]:
@@ -76,14 +87,18 @@ class Approvals:
 
     def decide(self, run_id: str, call_id: str, verdict: Verdict) -> None:
         """Take a verdict; once it was the last one of its reply, the run goes on in the background."""
-        with self._one_at_a_time:  # or two tabs on two calls of one reply would be in each other's way
+        with (
+            self._one_at_a_time
+        ):  # or two tabs on two calls of one reply would be in each other's way
             undecided = {call.id: call for call in self.find(run_id)[1].waiting}
             if call_id not in undecided:
                 raise TooLate(
                     "This call does not wait any more: it was decided meanwhile. Your verdict changed nothing."
                 )
             if undecided[call_id].digest != verdict.digest:
-                raise TooLate("This is not the call that you were shown. Your verdict changed nothing: look again.")
+                raise TooLate(
+                    "This is not the call that you were shown. Your verdict changed nothing: look again."
+                )
             self._go_on(run_id, {call_id: verdict}, is_last=len(undecided) == 1)
 
     def go_on(self, run_id: str) -> None:
@@ -91,7 +106,9 @@ class Approvals:
         with self._one_at_a_time:
             self._go_on(run_id, {}, is_last=True)
 
-    def _go_on(self, run_id: str, verdicts: dict[str, Verdict], *, is_last: bool) -> None:
+    def _go_on(
+        self, run_id: str, verdicts: dict[str, Verdict], *, is_last: bool
+    ) -> None:
         if run_id in self._at_work:
             raise TooLate("Nothing was changed: the run goes on already.")
         told, begun, failed = threading.Event(), threading.Event(), list[Exception]()
@@ -102,7 +119,11 @@ class Approvals:
 
         def work() -> None:
             try:
-                given: dict[str, Any] = {"store": self.store, "tools": self.tools, "model": self.model}
+                given: dict[str, Any] = {
+                    "store": self.store,
+                    "tools": self.tools,
+                    "model": self.model,
+                }
                 resume(run_id, verdicts, **given, on_event=on_event)
             except Exception as error:
                 failed.append(error)
@@ -121,7 +142,11 @@ class Approvals:
     def _read(self, line: StoredRun) -> RunResult:
         """A run as it is now, which may be further on than its line in the list."""
         run = self.store.load(line.id)
-        open_calls = waiting(run, lambda call: False) if line.status == "awaiting_approval" else ()
+        open_calls = (
+            waiting(run, lambda call: False)
+            if line.status == "awaiting_approval"
+            else ()
+        )
         return RunResult(run, line.status, open_calls)  # type: ignore[arg-type]  # also "running", "stopped"
 
 
@@ -130,14 +155,18 @@ class Sessions:
 
     def __init__(self, path: Path) -> None:
         if not path.exists():
-            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            with os.fdopen(
+                os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w"
+            ) as file:
                 file.write(secrets.token_urlsafe(32))
         self.key = path.read_text(encoding="ascii")
 
     def begin(self, key: str) -> str | None:
         """A new session for whoever has the key."""
         name = secrets.token_urlsafe(16)
-        return f"{name}.{self._sign('session', name)}" if _equal(key, self.key) else None
+        return (
+            f"{name}.{self._sign('session', name)}" if _equal(key, self.key) else None
+        )
 
     def is_valid(self, session: str) -> bool:
         name, _, signature = session.partition(".")
@@ -151,7 +180,9 @@ class Sessions:
         return _equal(token, self.token(session))
 
     def _sign(self, purpose: str, text: str) -> str:
-        return hmac.new(self.key.encode(), f"{purpose} {text}".encode(), hashlib.sha256).hexdigest()
+        return hmac.new(
+            self.key.encode(), f"{purpose} {text}".encode(), hashlib.sha256
+        ).hexdigest()
 
 
 def _equal(given: str, expected: str) -> bool:
@@ -204,29 +235,43 @@ class Handler(BaseHTTPRequestHandler):
         try:
             hosts = self.headers.get_all("Host", [])
             if len(hosts) != 1 or hosts[0].lower() not in self.server.hosts:
-                raise Refused(HTTPStatus.MISDIRECTED_REQUEST, "This server has another name.")
+                raise Refused(
+                    HTTPStatus.MISDIRECTED_REQUEST, "This server has another name."
+                )
             answer()
         except Refused as refused:
-            self._send(refused.status, pages.message(refused.status.phrase, str(refused)))
+            self._send(
+                refused.status, pages.message(refused.status.phrase, str(refused))
+            )
         except StoreError as error:
             self._send(HTTPStatus.NOT_FOUND, pages.message("Not found", str(error)))
 
     def _get(self) -> None:
         parts = urlsplit(self.path)
         if parts.path == "/style.css":
-            return self._send(HTTPStatus.OK, _STYLE, content_type="text/css; charset=utf-8")
+            return self._send(
+                HTTPStatus.OK, _STYLE, content_type="text/css; charset=utf-8"
+            )
         if parts.path == "/" and (key := parse_qs(parts.query).get("key")):
             return self._begin_session(key[0])
         session = self._session()
         match parts.path.split("/"):
             case ["", ""]:
-                approvals, token = self.server.approvals, self.server.sessions.token(session)
-                body = pages.overview(approvals.waiting(), approvals.others(), approvals.tools, token)
+                approvals, token = (
+                    self.server.approvals,
+                    self.server.sessions.token(session),
+                )
+                body = pages.overview(
+                    approvals.waiting(), approvals.others(), approvals.tools, token
+                )
                 return self._send(HTTPStatus.OK, body)
             case ["", "runs", run_id]:
                 return self._show(unquote(run_id), session)
             case ["", "runs", _, "verdict" | "resume"]:
-                raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, "A link decides nothing: use the buttons of the page.")
+                raise Refused(
+                    HTTPStatus.METHOD_NOT_ALLOWED,
+                    "A link decides nothing: use the buttons of the page.",
+                )
         raise Refused(HTTPStatus.NOT_FOUND, "There is no such page.")
 
     def _post(self) -> None:
@@ -237,16 +282,30 @@ class Handler(BaseHTTPRequestHandler):
                 run_id = unquote(quoted)
                 decision = _DECISIONS.get(form.get("decision", ""))
                 if decision is None:
-                    raise Refused(HTTPStatus.BAD_REQUEST, "The form says neither confirm nor reject.")
-                reason, digest = form.get("reason", "").strip(), form.get("digest") or "none"
+                    raise Refused(
+                        HTTPStatus.BAD_REQUEST,
+                        "The form says neither confirm nor reject.",
+                    )
+                reason, digest = (
+                    form.get("reason", "").strip(),
+                    form.get("digest") or "none",
+                )
                 by = self.server.approvals.by
-                verdict = Verdict(decision, reason if decision == "deny" else "", by, digest)  # type: ignore[arg-type]
+                verdict = Verdict(
+                    decision, reason if decision == "deny" else "", by, digest
+                )  # type: ignore[arg-type]
                 self._change(
-                    run_id, session, lambda: self.server.approvals.decide(run_id, form.get("call", ""), verdict)
+                    run_id,
+                    session,
+                    lambda: self.server.approvals.decide(
+                        run_id, form.get("call", ""), verdict
+                    ),
                 )
             case ["", "runs", quoted, "resume"]:
                 run_id = unquote(quoted)
-                self._change(run_id, session, lambda: self.server.approvals.go_on(run_id))
+                self._change(
+                    run_id, session, lambda: self.server.approvals.go_on(run_id)
+                )
             case _:
                 raise Refused(HTTPStatus.NOT_FOUND, "There is no such page.")
 
@@ -257,47 +316,81 @@ class Handler(BaseHTTPRequestHandler):
             return self._show(run_id, session, str(late), HTTPStatus.CONFLICT)
         self._redirect(f"/runs/{quote(run_id, safe='')}")
 
-    def _show(self, run_id: str, session: str, alert: str = "", status: HTTPStatus = HTTPStatus.OK) -> None:
+    def _show(
+        self,
+        run_id: str,
+        session: str,
+        alert: str = "",
+        status: HTTPStatus = HTTPStatus.OK,
+    ) -> None:
         approvals = self.server.approvals
-        is_at_work = approvals.is_at_work(run_id)  # looked at first: it may end meanwhile
+        is_at_work = approvals.is_at_work(
+            run_id
+        )  # looked at first: it may end meanwhile
         line, result = approvals.find(run_id)
         token = self.server.sessions.token(session)
-        body = pages.one_run(line, result, approvals.tools, token, is_at_work=is_at_work, alert=alert)
+        body = pages.one_run(
+            line, result, approvals.tools, token, is_at_work=is_at_work, alert=alert
+        )
         self._send(status, body, {"Refresh": "1"} if is_at_work and not alert else {})
 
     def _begin_session(self, key: str) -> None:
         session = self.server.sessions.begin(key)
         if session is None:
-            raise Refused(HTTPStatus.FORBIDDEN, "This key is another one. Open the address that the server printed.")
+            raise Refused(
+                HTTPStatus.FORBIDDEN,
+                "This key is another one. Open the address that the server printed.",
+            )
         cookie = f"{self.server.cookie}={self._current_session() or session}; HttpOnly; SameSite=Strict; Path=/"
-        self._redirect("/", {"Set-Cookie": cookie})  # a session that there is stays: forms of it may be open
+        self._redirect(
+            "/", {"Set-Cookie": cookie}
+        )  # a session that there is stays: forms of it may be open
 
     def _session(self) -> str:
         session = self._current_session()
         if session is None:
-            raise Refused(HTTPStatus.FORBIDDEN, "Open the address that the server printed when it started.")
+            raise Refused(
+                HTTPStatus.FORBIDDEN,
+                "Open the address that the server printed when it started.",
+            )
         return session
 
     def _current_session(self) -> str | None:
         try:
-            morsel = http.cookies.SimpleCookie(self.headers.get("Cookie", "")).get(self.server.cookie)
+            morsel = http.cookies.SimpleCookie(self.headers.get("Cookie", "")).get(
+                self.server.cookie
+            )
         except http.cookies.CookieError:
             return None
-        return morsel.value if morsel and self.server.sessions.is_valid(morsel.value) else None
+        return (
+            morsel.value
+            if morsel and self.server.sessions.is_valid(morsel.value)
+            else None
+        )
 
     def _form(self, session: str) -> dict[str, str]:
         """The fields of a form that this page made, for this session. Raises Refused for any other."""
-        if self.headers.get_all("Origin", []) != [f"http://{self.headers['Host'].lower()}"]:
-            raise Refused(HTTPStatus.FORBIDDEN, "The form does not come from this page.")
+        if self.headers.get_all("Origin", []) != [
+            f"http://{self.headers['Host'].lower()}"
+        ]:
+            raise Refused(
+                HTTPStatus.FORBIDDEN, "The form does not come from this page."
+            )
         if self.headers.get_content_type() != "application/x-www-form-urlencoded":
             raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "This is no form.")
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal() or int(length) > _MOST_BYTES:
-            raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"A form has {_MOST_BYTES:,} bytes at most.")
+            raise Refused(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                f"A form has {_MOST_BYTES:,} bytes at most.",
+            )
         fields = parse_qs(self.rfile.read(int(length)).decode("utf-8", "replace"))
         form = {name: values[0] for name, values in fields.items() if len(values) == 1}
         if not self.server.sessions.has_token(session, form.get("token", "")):
-            raise Refused(HTTPStatus.FORBIDDEN, "The form is not one of your session. Load the page again.")
+            raise Refused(
+                HTTPStatus.FORBIDDEN,
+                "The form is not one of your session. Load the page again.",
+            )
         return form
 
     def _redirect(self, where: str, headers: dict[str, str] | None = None) -> None:
@@ -311,7 +404,12 @@ class Handler(BaseHTTPRequestHandler):
         content_type: str = "text/html; charset=utf-8",
     ) -> None:
         self.send_response(status)
-        sent = {**_HEADERS, "Content-Type": content_type, "Content-Length": str(len(body)), **(headers or {})}
+        sent = {
+            **_HEADERS,
+            "Content-Type": content_type,
+            "Content-Length": str(len(body)),
+            **(headers or {}),
+        }
         for name, value in sent.items():
             self.send_header(name, value)
         self.end_headers()

@@ -16,7 +16,10 @@ class Toolkit(Adapter):
     env = "toolkit"
     distributions = ("toolkit-agent",)
     imports = "from toolkit import tool, run_agent_with_tools, arun_agent_with_tools"
-    notes: ClassVar = {"loop": "run_agent_with_tools / arun_agent_with_tools", "dispatch": "ToolRegistry.call"}
+    notes: ClassVar = {
+        "loop": "run_agent_with_tools / arun_agent_with_tools",
+        "dispatch": "ToolRegistry.call",
+    }
     timeout = None
     concurrency = 16
 
@@ -41,12 +44,25 @@ class Toolkit(Adapter):
 
         asked = Model(model, base_url=self.base_url, api_key=self.api_key)
         limits = Limits(concurrency=self.concurrency)
-        return SimpleNamespace(model=asked, tools=ToolRegistry(functions), max_turns=max_turns, limits=limits)
+        return SimpleNamespace(
+            model=asked,
+            tools=ToolRegistry(functions),
+            max_turns=max_turns,
+            limits=limits,
+        )
 
     def run(self, s, prompt):
         from toolkit import run_agent_with_tools
 
-        return str(run_agent_with_tools(prompt, model=s.model, tools=s.tools, max_turns=s.max_turns, limits=s.limits))
+        return str(
+            run_agent_with_tools(
+                prompt,
+                model=s.model,
+                tools=s.tools,
+                max_turns=s.max_turns,
+                limits=s.limits,
+            )
+        )
 
     async def aopen(self, model, functions, max_turns, concurrency=1):
         return self.open(model, functions, max_turns, concurrency)
@@ -55,7 +71,13 @@ class Toolkit(Adapter):
         from toolkit import arun_agent_with_tools
 
         return str(
-            await arun_agent_with_tools(prompt, model=s.model, tools=s.tools, max_turns=s.max_turns, limits=s.limits)
+            await arun_agent_with_tools(
+                prompt,
+                model=s.model,
+                tools=s.tools,
+                max_turns=s.max_turns,
+                limits=s.limits,
+            )
         )
 
     def stream(self, s, prompt):
@@ -68,7 +90,13 @@ class Toolkit(Adapter):
         pieces = queue.SimpleQueue()
 
         def work():
-            run_agent_with_tools(prompt, model=s.model, tools=s.tools, max_turns=s.max_turns, on_text=pieces.put)
+            run_agent_with_tools(
+                prompt,
+                model=s.model,
+                tools=s.tools,
+                max_turns=s.max_turns,
+                on_text=pieces.put,
+            )
             pieces.put(None)
 
         threading.Thread(target=work, daemon=True).start()
@@ -80,7 +108,12 @@ class Toolkit(Adapter):
         from toolkit import arun_agent_with_tools
 
         pieces = asyncio.Queue()
-        given = {"model": s.model, "tools": s.tools, "max_turns": s.max_turns, "on_text": pieces.put_nowait}
+        given = {
+            "model": s.model,
+            "tools": s.tools,
+            "max_turns": s.max_turns,
+            "on_text": pieces.put_nowait,
+        }
         task = asyncio.ensure_future(arun_agent_with_tools(prompt, **given))
         task.add_done_callback(lambda _: pieces.put_nowait(None))
         while (piece := await pieces.get()) is not None:
@@ -88,7 +121,22 @@ class Toolkit(Adapter):
         await task
 
 
-LOOPS = ("W1", "W1b", "W1c", "W2", "W2r", "W3s", "W3x", "W3a", "W6", "W6h", "W7", "W7c", "W8", "W8t")
+LOOPS = (
+    "W1",
+    "W1b",
+    "W1c",
+    "W2",
+    "W2r",
+    "W3s",
+    "W3x",
+    "W3a",
+    "W6",
+    "W6h",
+    "W7",
+    "W7c",
+    "W8",
+    "W8t",
+)
 PARALLEL = ("W4s", "W4x", "W4a")
 
 

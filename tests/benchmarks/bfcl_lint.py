@@ -28,7 +28,9 @@ def main() -> None:
     parser.add_argument("--all-read", action="store_true")
     options = parser.parse_args()
     registry = ToolRegistry()
-    for line in (options.folder / "tools.jsonl").read_text(encoding="utf-8").splitlines():
+    for line in (
+        (options.folder / "tools.jsonl").read_text(encoding="utf-8").splitlines()
+    ):
         told = json.loads(line)
         registry.register_function(
             told["name"],
@@ -39,7 +41,9 @@ def main() -> None:
         )
     began = time.perf_counter()
     findings = lint_tools(registry)
-    print(f"{len(registry)} tools in {time.perf_counter() - began:.1f} s: {Counter(each.rule for each in findings)}")
+    print(
+        f"{len(registry)} tools in {time.perf_counter() - began:.1f} s: {Counter(each.rule for each in findings)}"
+    )
     chosen = [each for each in findings if each.rule == options.rule]
     random.seed(options.seed)
     for each in random.sample(chosen, min(options.sample, len(chosen))):

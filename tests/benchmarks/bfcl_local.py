@@ -22,6 +22,7 @@ from typing import Any
 from toolkit import Tool
 from toolkit.local import LocalModel
 from toolkit.messages import Message
+from toolkit.tools.request import Request
 
 
 class Described(Tool):
@@ -37,17 +38,35 @@ class Described(Tool):
 
 
 ROWS = (
-    *(("simple_python", "given"), ("live_simple", "given"), ("multiple", "own"), ("live_multiple", "own")),
-    *(("simple_python", "all"), ("live_simple", "all"), ("multiple", "all"), ("live_multiple", "all")),
+    *(
+        ("simple_python", "given"),
+        ("live_simple", "given"),
+        ("multiple", "own"),
+        ("live_multiple", "own"),
+    ),
+    *(
+        ("simple_python", "all"),
+        ("live_simple", "all"),
+        ("multiple", "all"),
+        ("live_multiple", "all"),
+    ),
 )
 
 
 def main() -> None:
     options = _read_options()
-    rows = [row for row in ROWS if options.kind in (None, row[0]) and options.tools in (None, row[1])]
+    rows = [
+        row
+        for row in ROWS
+        if options.kind in (None, row[0]) and options.tools in (None, row[1])
+    ]
     if not rows:
-        raise SystemExit(f"Nothing is measured of {options.kind!r} with tools {options.tools!r}. There is: {ROWS}")
-    print("| kind | tools | n | right | 95 % interval | right tool | s a request |\n|---|---|---:|---:|---:|---:|---:|")
+        raise SystemExit(
+            f"Nothing is measured of {options.kind!r} with tools {options.tools!r}. There is: {ROWS}"
+        )
+    print(
+        "| kind | tools | n | right | 95 % interval | right tool | s a request |\n|---|---|---:|---:|---:|---:|---:|"
+    )
     for kind, tools in rows:
         _measure(options, kind, tools)
 
@@ -62,13 +81,23 @@ def _measure(options: argparse.Namespace, kind: str, offered: str) -> None:
         raise SystemExit(f"There are no requests of the kind {kind!r} with one call.")
     for messages, tools, name, wanted in tasks:
         began = time.perf_counter()
-        reply = model.complete(messages, tools, tool_choice=name if offered == "given" else "required")
+        reply = model.complete(
+            Request(
+                messages, tools, tool_choice=name if offered == "given" else "required"
+            )
+        )
         seconds += time.perf_counter() - began
         (call,) = reply.message.tool_calls
-        is_right = not call.problem and call.name == name and is_acceptable(call.arguments, wanted)
+        is_right = (
+            not call.problem
+            and call.name == name
+            and is_acceptable(call.arguments, wanted)
+        )
         right, named = right + is_right, named + (call.name == name)
         if options.show and not is_right:
-            print(f"asked  {messages[-1].text}\ncalled {call.name} {call.raw}\nwanted {name} {json.dumps(wanted)}\n")
+            print(
+                f"asked  {messages[-1].text}\ncalled {call.name} {call.raw}\nwanted {name} {json.dumps(wanted)}\n"
+            )
     n = len(tasks)
     low, high = wilson_interval(right, n)
     figures = f"{n} | {right / n:.3f} | {low:.3f} to {high:.3f} | {named / n:.3f} | {seconds / n:.2f}"
@@ -79,8 +108,12 @@ def _read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--kind", help="only these requests, such as simple_python")
-    parser.add_argument("--tools", choices=("given", "own", "all"), help="only with the tool from these")
-    parser.add_argument("--limit", type=int, help="at most so many requests a row, taken evenly")
+    parser.add_argument(
+        "--tools", choices=("given", "own", "all"), help="only with the tool from these"
+    )
+    parser.add_argument(
+        "--limit", type=int, help="at most so many requests a row, taken evenly"
+    )
     parser.add_argument("--show", action="store_true", help="print what went wrong")
     return parser.parse_args()
 
@@ -89,14 +122,31 @@ def _tasks(
     folder: Path, kind: str, offered: str
 ) -> Iterator[tuple[list[Message], list[Tool], str, dict[str, list[Any]]]]:
     # The task's own name, not its alias: what is measured is the model, no wire is in between.
-    everything: dict[str, Tool] = {each["name"]: Described(each) for each in _lines(folder / "tools.jsonl")}
+    everything: dict[str, Tool] = {
+        each["name"]: Described(each) for each in _lines(folder / "tools.jsonl")
+    }
     for task in _lines(folder / "requests.jsonl"):
         if task["kind"] != kind or len(task["calls"]) != 1:
             continue
-        known = {**everything, **{name: Described(own) for name, own in task.get("definitions", {}).items()}}
+        known = {
+            **everything,
+            **{
+                name: Described(own)
+                for name, own in task.get("definitions", {}).items()
+            },
+        }
         ((name, wanted),) = task["calls"][0].items()
-        tools = list(known.values()) if offered == "all" else [known[tool] for tool in task["tools"]]
-        yield [Message(each["role"], each["content"]) for each in task["messages"]], tools, name, wanted
+        tools = (
+            list(known.values())
+            if offered == "all"
+            else [known[tool] for tool in task["tools"]]
+        )
+        yield (
+            [Message(each["role"], each["content"]) for each in task["messages"]],
+            tools,
+            name,
+            wanted,
+        )
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -107,7 +157,9 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
 def is_acceptable(arguments: Any, wanted: dict[str, list[Any]]) -> bool:
     """Whether each argument is one of its acceptable values, and only such are missing that may be ("" among them)."""
     return set(arguments) <= set(wanted) and all(
-        any(_is_same(arguments[key], value) for value in values) if key in arguments else "" in values
+        any(_is_same(arguments[key], value) for value in values)
+        if key in arguments
+        else "" in values
         for key, values in wanted.items()
     )
 

@@ -25,8 +25,13 @@ class Embedding(BaseHTTPRequestHandler):
         texts = [asked["input"]] if isinstance(asked["input"], str) else asked["input"]
         with self.lock:
             vectors = self.model.encode(texts, show_progress_bar=False).tolist()
-        data = [{"object": "embedding", "index": index, "embedding": each} for index, each in enumerate(vectors)]
-        body = json.dumps({"object": "list", "model": asked["model"], "data": data, "usage": {}}).encode()
+        data = [
+            {"object": "embedding", "index": index, "embedding": each}
+            for index, each in enumerate(vectors)
+        ]
+        body = json.dumps(
+            {"object": "list", "model": asked["model"], "data": data, "usage": {}}
+        ).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))

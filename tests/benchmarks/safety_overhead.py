@@ -44,7 +44,9 @@ def serve(pipe: Any) -> None:
             server.requests.clear()
             if turn == TURNS:
                 return "ended"
-            return answer(None, call("note", {"text": f"line {turn}", "count": turn}, f"c{turn}"))
+            return answer(
+                None, call("note", {"text": f"line {turn}", "count": turn}, f"c{turn}")
+            )
 
     server.plays = Endless()  # type: ignore[assignment]
     server.serve_forever()
@@ -55,7 +57,9 @@ def note(text: str, count: int = 1) -> str:
     return f"noted {text} {count}"
 
 
-def measure(base_url: str, rounds: int, folders: dict[str, Path]) -> dict[str, list[tuple[float, float]]]:
+def measure(
+    base_url: str, rounds: int, folders: dict[str, Path]
+) -> dict[str, list[tuple[float, float]]]:
     model = Model("m", base_url=base_url, api_key="none")
     tools = {"read": ToolRegistry(), "write": ToolRegistry()}
     for permission, registry in tools.items():
@@ -74,12 +78,19 @@ def measure(base_url: str, rounds: int, folders: dict[str, Path]) -> dict[str, l
         for kind in order:
             registry = tools[kind.split(",")[0]]
             started = time.perf_counter(), time.process_time()
-            result = run_agent_with_tools("go", model=model, tools=registry, max_turns=TURNS + 2, **kinds[kind])
+            result = run_agent_with_tools(
+                "go", model=model, tools=registry, max_turns=TURNS + 2, **kinds[kind]
+            )
             ended = time.perf_counter(), time.process_time()
             if str(result) != "ended" or len(result.calls) != TURNS:
                 raise SystemExit(f"The run did not go as it should: {result!r}")
             if number:  # the first warms up
-                taken[kind].append(((ended[0] - started[0]) / (TURNS + 1), (ended[1] - started[1]) / (TURNS + 1)))
+                taken[kind].append(
+                    (
+                        (ended[0] - started[0]) / (TURNS + 1),
+                        (ended[1] - started[1]) / (TURNS + 1),
+                    )
+                )
     return taken
 
 
@@ -90,7 +101,10 @@ def main(parse: Callable[[list[str] | None], argparse.Namespace]) -> None:
     server = context.Process(target=serve, args=(theirs,), daemon=True)
     server.start()
     memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
-    with tempfile.TemporaryDirectory(dir=given.disk) as disk, tempfile.TemporaryDirectory(dir=memory) as quick:
+    with (
+        tempfile.TemporaryDirectory(dir=given.disk) as disk,
+        tempfile.TemporaryDirectory(dir=memory) as quick,
+    ):
         folders = {"disk": Path(disk), **({"memory": Path(quick)} if memory else {})}
         found = measure(ours.recv(), given.rounds, folders)
     server.terminate()
@@ -99,11 +113,16 @@ def main(parse: Callable[[list[str] | None], argparse.Namespace]) -> None:
         clock, processor = (
             (
                 statistics.median(1000 * each[which] for each in times),
-                statistics.median(each[which] / other[which] for each, other in zip(times, base, strict=True)),
+                statistics.median(
+                    each[which] / other[which]
+                    for each, other in zip(times, base, strict=True)
+                ),
             )
             for which in (0, 1)
         )
-        print(f"{kind:22}{clock[0]:8.2f} ms, x{clock[1]:.2f}{processor[0]:8.2f} ms, x{processor[1]:.2f}")
+        print(
+            f"{kind:22}{clock[0]:8.2f} ms, x{clock[1]:.2f}{processor[0]:8.2f} ms, x{processor[1]:.2f}"
+        )
 
 
 if __name__ == "__main__":

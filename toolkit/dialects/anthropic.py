@@ -13,9 +13,19 @@ from dataclasses import replace
 from typing import Any
 
 from toolkit.errors import MalformedReply
-from toolkit.messages import Finish, Message, Reply, ToolCall, ToolResult, Usage, text_at, token_count
-from toolkit.strict import is_recursive
-from toolkit.tools import Tool, wire_name
+from toolkit.messages import (
+    Finish,
+    Message,
+    Reply,
+    ToolCall,
+    ToolResult,
+    Usage,
+    text_at,
+    token_count,
+)
+from toolkit.tools.request import Request
+from toolkit.tools.strict import is_recursive
+from toolkit.tools.tool import Tool, wire_name
 
 PATH = "/v1/messages"
 DIALECT = "anthropic"
@@ -28,31 +38,40 @@ Models since 2025 can give as many, and up to 21,333 the SDK thinks it safe to w
 """
 
 Block = dict[str, Any]
-_Part = tuple[Any, Block, list[str]]  # the index of a block, how it began, and the pieces that came since
+_Part = tuple[
+    Any, Block, list[str]
+]  # the index of a block, how it began, and the pieces that came since
 
 _CUT = ("max_tokens", "model_context_window_exceeded")
 # pause_turn: the server stopped amid its own tools, and goes on when it is sent back what there is.
-_FINISHES: dict[str, Finish] = {"refusal": "refusal", "pause_turn": "pause", **dict.fromkeys(_CUT, "length")}
+_FINISHES: dict[str, Finish] = {
+    "refusal": "refusal",
+    "pause_turn": "pause",
+    **dict.fromkeys(_CUT, "length"),
+}
 _THINKING = ("thinking", "redacted_thinking")
 _CHOICES = {"auto": "auto", "none": "none", "required": "any"}
-_OPENING: Block = {"role": "user", "content": [{"type": "text", "text": "(The conversation begins.)"}]}
+_OPENING: Block = {
+    "role": "user",
+    "content": [{"type": "text", "text": "(The conversation begins.)"}],
+}
 _LEGAL_ID = re.compile(r"[a-zA-Z0-9_-]+")
 
 # Strict mode (guide "Structured outputs", as quoted until 2026-08) refuses these keywords, `minItems` over 1 and
 # recursion, and takes `pattern` only in part. Its limits hold for all strict tools of a request together.
-_REFUSED = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "maxItems", "pattern"}
+_REFUSED = {
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "maxItems",
+    "pattern",
+}
 _MAX_STRICT_TOOLS, _MAX_UNIONS = 20, 16
 
 
-def encode(
-    messages: Iterable[Message],
-    tools: Sequence[Tool],
-    *,
-    model: str,
-    tool_choice: str = "auto",
-    strict: bool = False,
-    options: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
+def encode(request: Request) -> dict[str, Any]:
     """The body of a request. `options` are further fields (max_tokens, thinking, metadata …), as they are.
 
     Two of them are ours: `parallel_tool_calls=False` goes into the tool choice, `cache=True` marks the last tool and
@@ -60,19 +79,34 @@ def encode(
     Thinking is left out of a request that the API would refuse for it: one that forces a call, and, where it is
     "enabled", one that answers calls which were made without it.
     """
-    fields, messages = dict(options or {}), list(messages)
-    cache = {"cache_control": {"type": "ephemeral"}} if fields.pop("cache", False) else {}
+    fields, messages = dict(request.options), list(request.messages)
+    cache = (
+        {"cache_control": {"type": "ephemeral"}} if fields.pop("cache", False) else {}
+    )
+    if not request.info.parallel_calls:
+        fields.setdefault("parallel_tool_calls", False)
     one_call = fields.pop("parallel_tool_calls", None) is False
-    names = {tool.name: tool.wire_name for tool in tools}
+    names = {tool.name: tool.wire_name for tool in request.tools}
     max_tokens = MAX_TOKENS + token_count(fields.get("thinking"), "budget_tokens")
-    body: dict[str, Any] = {"model": model, "max_tokens": max_tokens, "messages": _conversation(messages, names)}
-    if system := "\n\n".join(m.text for m in messages if m.role == "system" and m.text.strip()):
-        body["system"] = [{"type": "text", "text": system, **cache}] if cache else system
-    entries = [*(fields.pop("tools", None) or ()), *_tool_entries(tools, strict)]
+    body: dict[str, Any] = {
+        "model": request.model,
+        "max_tokens": max_tokens,
+        "messages": _conversation(messages, names),
+    }
+    if system := "\n\n".join(
+        m.text for m in messages if m.role == "system" and m.text.strip()
+    ):
+        body["system"] = (
+            [{"type": "text", "text": system, **cache}] if cache else system
+        )
+    entries = [
+        *(fields.pop("tools", None) or ()),
+        *_tool_entries(request.tools, request.info.strict),
+    ]
     body.update(fields)
     if entries:
         body["tools"] = [*entries[:-1], {**entries[-1], **cache}]
-        body["tool_choice"] = _tool_choice(tool_choice, one_call, names)
+        body["tool_choice"] = _tool_choice(request.tool_choice, one_call, names)
     if _is_thinking_refused(body):
         del body["thinking"]
     return body
@@ -93,13 +127,19 @@ def decode(body: Mapping[str, Any]) -> Reply:
     calls = [_call(block) for block in blocks if block["type"] == "tool_use"]
     if calls and reason in _CUT and blocks[-1]["type"] == "tool_use":
         # The members that were whole come as if they were all of them. Cut it for the reader too, or it would run.
-        calls[-1] = replace(calls[-1], raw=calls[-1].raw.rstrip().removesuffix("}") or "{")
+        calls[-1] = replace(
+            calls[-1], raw=calls[-1].raw.rstrip().removesuffix("}") or "{"
+        )
     if finish == "refusal":  # it takes back what came before it: no call of it is made
         calls = []
         match body.get("stop_details"):
             case {"explanation": str(explanation)}:
                 text = text or explanation
-    return Reply(Message("assistant", text, tuple(calls), opaque={DIALECT: blocks}), _usage(body.get("usage")), finish)
+    return Reply(
+        Message("assistant", text, tuple(calls), opaque={DIALECT: blocks}),
+        _usage(body.get("usage")),
+        finish,
+    )
 
 
 def assembly(known_names: Sequence[str]) -> Assembly:
@@ -120,28 +160,48 @@ class Assembly:
         match chunk:
             case {"type": "content_block_delta", "delta": {"type": str(kind)} as delta}:
                 return _grow(self._part(chunk.get("index"), kind), delta)
-            case {"type": "content_block_start", "content_block": {"type": str(kind)} as start}:
+            case {
+                "type": "content_block_start",
+                "content_block": {"type": str(kind)} as start,
+            }:
                 _, _, pieces = self._begin(chunk.get("index"), start)
                 return "".join(pieces) if kind == "text" else ""
-            case {"type": "message_start", "message": {} as told} | {"type": "message_delta", "delta": {} as told}:
+            case {"type": "message_start", "message": {} as told} | {
+                "type": "message_delta",
+                "delta": {} as told,
+            }:
                 self._note({"usage": chunk.get("usage"), **told})
             case {"type": "message_stop"}:
                 self._head.setdefault("stop_reason", "end_turn")
             case {"type": "error"} | {"error": {} | str()}:
-                raise MalformedReply.told_by(chunk, "The server broke off with an error")
+                raise MalformedReply.told_by(
+                    chunk, "The server broke off with an error"
+                )
         return ""
 
     def body(self) -> dict[str, Any]:
         """The response body. Raises MalformedReply where the stream broke off before its end."""
         if "stop_reason" not in self._head:
-            raise MalformedReply("The stream ended early: its closing events are missing.")
-        return {**self._head, "content": [_whole(part) for part in self._parts], "usage": dict(self._usage)}
+            raise MalformedReply(
+                "The stream ended early: its closing events are missing."
+            )
+        return {
+            **self._head,
+            "content": [_whole(part) for part in self._parts],
+            "usage": dict(self._usage),
+        }
 
     def _note(self, told: Mapping[str, Any]) -> None:
         """Null tells nothing. Counts are totals so far, so that a later one replaces an earlier."""
-        self._head.update((key, value) for key, value in told.items() if value is not None and key != "usage")
+        self._head.update(
+            (key, value)
+            for key, value in told.items()
+            if value is not None and key != "usage"
+        )
         if isinstance(usage := told.get("usage"), Mapping):
-            self._usage.update((key, value) for key, value in usage.items() if value is not None)
+            self._usage.update(
+                (key, value) for key, value in usage.items() if value is not None
+            )
 
     def _part(self, index: Any, kind: str) -> _Part:
         for part in reversed(self._parts):
@@ -169,7 +229,9 @@ def _grow(part: _Part, delta: Mapping[str, Any]) -> str:
             pieces.append(piece)
         case {"signature": str(signature)}:
             block["signature"] = signature
-        case {"citation": citation} if isinstance(block.setdefault("citations", []), list):
+        case {"citation": citation} if isinstance(
+            block.setdefault("citations", []), list
+        ):
             block["citations"].append(citation)
     return ""
 
@@ -201,7 +263,9 @@ def _blocks(message: Message, names: Mapping[str, str]) -> list[Block]:
     if message.role == "tool":
         return [_result(result) for result in message.tool_results]
     given = message.opaque.get(DIALECT, [{"type": "text", "text": message.text}])
-    blocks = [block for block in given if block["type"] != "text" or block["text"].strip()]
+    blocks = [
+        block for block in given if block["type"] != "text" or block["text"].strip()
+    ]
     if message.role == "user":
         return blocks
     if sum(block["type"] == "tool_use" for block in blocks) != len(message.tool_calls):
@@ -209,7 +273,10 @@ def _blocks(message: Message, names: Mapping[str, str]) -> list[Block]:
         blocks += [_use(call, {}, names) for call in message.tool_calls]
     else:
         calls = iter(message.tool_calls)
-        blocks = [_use(next(calls), block, names) if block["type"] == "tool_use" else block for block in blocks]
+        blocks = [
+            _use(next(calls), block, names) if block["type"] == "tool_use" else block
+            for block in blocks
+        ]
     while blocks and blocks[-1]["type"] in _THINKING:  # refused at the end of a message
         blocks.pop()
     return blocks
@@ -221,13 +288,29 @@ def _use(call: ToolCall, sent: Block, names: Mapping[str, str]) -> Block:
     verbatim = isinstance(came, dict) and not call.repairs and not call.problem
     name = names.get(call.name) or wire_name(call.name or "unnamed")
     arguments = came if verbatim else dict(call.arguments)
-    return {**sent, "type": "tool_use", "id": _legal_id(call.id), "name": name, "input": arguments}
+    return {
+        **sent,
+        "type": "tool_use",
+        "id": _legal_id(call.id),
+        "name": name,
+        "input": arguments,
+    }
 
 
 def _result(result: ToolResult) -> Block:
     # An error without content is refused, as is a blank text; a success may leave its content out.
-    content = result.content if result.content.strip() else "The tool failed." if result.is_error else ""
-    told = {key: value for key, value in (("content", content), ("is_error", result.is_error)) if value}
+    content = (
+        result.content
+        if result.content.strip()
+        else "The tool failed."
+        if result.is_error
+        else ""
+    )
+    told = {
+        key: value
+        for key, value in (("content", content), ("is_error", result.is_error))
+        if value
+    }
     return {"type": "tool_result", "tool_use_id": _legal_id(result.call_id), **told}
 
 
@@ -239,15 +322,25 @@ def _legal_id(call_id: str) -> str:
 def _tool_choice(tool_choice: str, one_call: bool, names: Mapping[str, str]) -> Block:
     kind = _CHOICES.get(tool_choice, "tool")
     single = {"disable_parallel_tool_use": True} if one_call and kind != "none" else {}
-    return {"type": kind, **({"name": names.get(tool_choice, tool_choice)} if kind == "tool" else {}), **single}
+    return {
+        "type": kind,
+        **({"name": names.get(tool_choice, tool_choice)} if kind == "tool" else {}),
+        **single,
+    }
 
 
 def _is_thinking_refused(body: Block) -> bool:
     # Left out, not set to "disabled": models that always think refuse that, and may be forced all the same.
     match body:
-        case {"thinking": {"type": "enabled" | "adaptive"}, "tool_choice": {"type": "any" | "tool"}}:
+        case {
+            "thinking": {"type": "enabled" | "adaptive"},
+            "tool_choice": {"type": "any" | "tool"},
+        }:
             return True
-        case {"thinking": {"type": "enabled"}, "messages": [*_, {"content": [said, *_]}, {"content": [told, *_]}]}:
+        case {
+            "thinking": {"type": "enabled"},
+            "messages": [*_, {"content": [said, *_]}, {"content": [told, *_]}],
+        }:
             return told["type"] == "tool_result" and said["type"] not in _THINKING
     return False
 
@@ -258,10 +351,22 @@ def _tool_entries(tools: Sequence[Tool], strict: bool) -> list[Block]:
     tools_left, unions_left = _MAX_STRICT_TOOLS, _MAX_UNIONS
     for tool in tools:
         described = {"description": tool.description} if tool.description else {}
-        entry: Block = {"name": tool.wire_name, **described, "input_schema": tool.parameters}
+        entry: Block = {
+            "name": tool.wire_name,
+            **described,
+            "input_schema": tool.parameters,
+        }
         wanted = strict if tool.strict is None else tool.strict
-        if wanted and tools_left and (schema := tool.strict_parameters) is not None and not is_recursive(schema):
-            unions = sum("anyOf" in part or isinstance(part.get("type"), list) for part in _parts(schema))
+        if (
+            wanted
+            and tools_left
+            and (schema := tool.strict_parameters) is not None
+            and not is_recursive(schema)
+        ):
+            unions = sum(
+                "anyOf" in part or isinstance(part.get("type"), list)
+                for part in _parts(schema)
+            )
             if unions <= unions_left:
                 tools_left, unions_left = tools_left - 1, unions_left - unions
                 entry |= {"input_schema": _narrowed(schema), "strict": True}
@@ -271,7 +376,11 @@ def _tool_entries(tools: Sequence[Tool], strict: bool) -> list[Block]:
 
 def _narrowed(schema: Block) -> Block:
     """A strict schema without the keywords that are refused here; the description says what they said."""
-    moved = [key for key in schema if key in _REFUSED or (key == "minItems" and schema[key] not in (0, 1))]
+    moved = [
+        key
+        for key in schema
+        if key in _REFUSED or (key == "minItems" and schema[key] not in (0, 1))
+    ]
     narrow = {key: value for key, value in schema.items() if key not in moved}
     for key in narrow.keys() & {"properties", "$defs"}:
         narrow[key] = {name: _narrowed(child) for name, child in narrow[key].items()}
@@ -289,18 +398,28 @@ def _parts(schema: Block) -> Iterator[Block]:
     """A strict schema and all the schemas in it."""
     yield schema
     named = [*schema.get("properties", {}).values(), *schema.get("$defs", {}).values()]
-    for child in (*named, *schema.get("anyOf", ()), *([schema["items"]] if "items" in schema else ())):
+    for child in (
+        *named,
+        *schema.get("anyOf", ()),
+        *([schema["items"]] if "items" in schema else ()),
+    ):
         yield from _parts(child)
 
 
 def _is_block(block: Any) -> bool:
     """Whether it can be read and sent back."""
-    return text_at(block, "type") != "" and (block["type"] != "text" or isinstance(block.get("text"), str))
+    return text_at(block, "type") != "" and (
+        block["type"] != "text" or isinstance(block.get("text"), str)
+    )
 
 
 def _call(block: Mapping[str, Any]) -> ToolCall:
     sent = block.get("input")
-    raw = sent if isinstance(sent, str) else json.dumps({} if sent is None else sent, ensure_ascii=False)
+    raw = (
+        sent
+        if isinstance(sent, str)
+        else json.dumps({} if sent is None else sent, ensure_ascii=False)
+    )
     return ToolCall(text_at(block, "id"), text_at(block, "name"), raw=raw)
 
 
@@ -316,6 +435,9 @@ def _object_or_text(text: str) -> Any:
 
 
 def _usage(usage: Any) -> Usage:
-    *other, read = (token_count(usage, f"{kind}input_tokens") for kind in ("", "cache_creation_", "cache_read_"))
+    *other, read = (
+        token_count(usage, f"{kind}input_tokens")
+        for kind in ("", "cache_creation_", "cache_read_")
+    )
     thought = token_count(usage, "output_tokens_details", "thinking_tokens")
     return Usage(sum(other, read), token_count(usage, "output_tokens"), read, thought)

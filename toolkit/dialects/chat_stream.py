@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
 
-from toolkit.arguments import parse
+from toolkit.calls.parsing import parse
 from toolkit.errors import MalformedReply
 from toolkit.messages import text_of
 
@@ -54,7 +54,9 @@ class Assembly:
         choice = choices[0] if isinstance(choices, list) and choices else {}
         if not isinstance(choice, Mapping) or choice.get("index"):
             return ""
-        if usage := chunk.get("usage") or choice.get("usage"):  # in the choice from Moonshot
+        if usage := chunk.get("usage") or choice.get(
+            "usage"
+        ):  # in the choice from Moonshot
             self._head["usage"] = usage
         self._finish = text_of(choice.get("finish_reason")) or self._finish
         return self._add_delta(choice.get("delta"))
@@ -66,7 +68,9 @@ class Assembly:
         """
         if not self._finish:
             raise MalformedReply("The stream ended early, before a finish_reason.")
-        message = {"role": "assistant", "content": None} | {key: _whole(said) for key, said in self._pieces.items()}
+        message = {"role": "assistant", "content": None} | {
+            key: _whole(said) for key, said in self._pieces.items()
+        }
         if self._calls:
             message["tool_calls"] = self._whole_calls()
         choice = {"index": 0, "message": message, "finish_reason": self._finish}
@@ -78,20 +82,38 @@ class Assembly:
             if key == "tool_calls":
                 self._add_calls(value)
             elif value is not None and key != "role":
-                self._pieces.setdefault(key, []).append(text_of(value) if key == "content" else value)
+                self._pieces.setdefault(key, []).append(
+                    text_of(value) if key == "content" else value
+                )
                 if key in ("content", "refusal"):
                     text += text_of(value)
         return text
 
     def _add_calls(self, given: Any) -> None:
-        pieces = [piece for piece in given if isinstance(piece, Mapping)] if isinstance(given, list) else []
+        pieces = (
+            [piece for piece in given if isinstance(piece, Mapping)]
+            if isinstance(given, list)
+            else []
+        )
         for position, piece in enumerate(pieces):
-            index, identity, function = piece.get("index"), str(piece.get("id") or ""), piece.get("function")
+            index, identity, function = (
+                piece.get("index"),
+                str(piece.get("id") or ""),
+                piece.get("function"),
+            )
             if not isinstance(index, int):
-                known = self._by_id.get((None, identity)) or (self._calls[-1] if self._calls else None)
+                known = self._by_id.get((None, identity)) or (
+                    self._calls[-1] if self._calls else None
+                )
                 index = known.index if known and len(pieces) == 1 else position
-            call = self._call(index, identity, function if isinstance(function, Mapping) else {})
-            call.extras |= {key: value for key, value in piece.items() if key != "index" and value is not None}
+            call = self._call(
+                index, identity, function if isinstance(function, Mapping) else {}
+            )
+            call.extras |= {
+                key: value
+                for key, value in piece.items()
+                if key != "index" and value is not None
+            }
 
     def _call(self, index: int, identity: str, function: Mapping[str, Any]) -> _Call:
         """The call that a piece belongs to, the piece's own part of it taken in."""
@@ -104,7 +126,11 @@ class Assembly:
         if identity and not call.id:
             call.id = identity
             self._by_id[index, identity] = self._by_id[None, identity] = call
-        if name and name != call.name and (call.name not in self._known or self._is_begun(call.name + name)):
+        if (
+            name
+            and name != call.name
+            and (call.name not in self._known or self._is_begun(call.name + name))
+        ):
             call.name += name
         if arguments and isinstance(arguments, (str, Mapping)):
             call.arguments.append(arguments)
@@ -114,10 +140,20 @@ class Assembly:
         """Whether a piece is the first of a call that follows `call` under the same index."""
         opens = isinstance(arguments, Mapping) or text_of(arguments).lstrip()[:1] == "{"
         if opens and _is_closed(call.arguments):
-            return not identity or identity != call.id or arguments != _whole(call.arguments)
+            return (
+                not identity
+                or identity != call.id
+                or arguments != _whole(call.arguments)
+            )
         if identity and call.id and identity != call.id:
-            return name != ""  # Poolside gives the later pieces of a call another id, but no name
-        return name in self._known and call.name in self._known - {name} and not self._is_begun(call.name + name)
+            return (
+                name != ""
+            )  # Poolside gives the later pieces of a call another id, but no name
+        return (
+            name in self._known
+            and call.name in self._known - {name}
+            and not self._is_begun(call.name + name)
+        )
 
     def _is_begun(self, name: str) -> bool:
         return any(known.startswith(name) for known in self._known)
@@ -125,7 +161,9 @@ class Assembly:
     def _whole_calls(self) -> list[dict[str, Any]]:
         calls: list[_Call] = []
         for call in self._calls:
-            if calls and not call.id and not call.name:  # Nebius and Cerebras count the index up from piece to piece
+            if (
+                calls and not call.id and not call.name
+            ):  # Nebius and Cerebras count the index up from piece to piece
                 calls[-1].arguments += call.arguments
             else:
                 calls.append(replace(call, arguments=list(call.arguments)))
@@ -133,14 +171,23 @@ class Assembly:
 
 
 def _entry(call: _Call) -> dict[str, Any]:
-    function = {"name": call.name, "arguments": _whole(call.arguments) if call.arguments else ""}
+    function = {
+        "name": call.name,
+        "arguments": _whole(call.arguments) if call.arguments else "",
+    }
     return {"type": "function", **call.extras, "id": call.id, "function": function}
 
 
 def _is_closed(arguments: list[Any]) -> bool:
     """Whether arguments are a whole object, so that nothing of theirs can follow."""
-    last = arguments[-1] if 0 < len(arguments) < 100 else ""  # bounded, or many pieces would be read many times
-    parsed = parse(_whole(arguments)) if isinstance(last, Mapping) or last.rstrip().endswith("}") else None
+    last = (
+        arguments[-1] if 0 < len(arguments) < 100 else ""
+    )  # bounded, or many pieces would be read many times
+    parsed = (
+        parse(_whole(arguments))
+        if isinstance(last, Mapping) or last.rstrip().endswith("}")
+        else None
+    )
     return parsed is not None and not parsed.problem and not parsed.repairs
 
 
@@ -152,4 +199,8 @@ def _whole(pieces: list[Any]) -> Any:
         return "".join(alike)
     if isinstance(last, list):
         return [item for piece in alike for item in piece]
-    return {key: value for piece in alike for key, value in piece.items()} if isinstance(last, dict) else last
+    return (
+        {key: value for piece in alike for key, value in piece.items()}
+        if isinstance(last, dict)
+        else last
+    )

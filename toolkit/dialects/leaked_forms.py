@@ -14,8 +14,16 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from toolkit.arguments import parse, resolve_name
-from toolkit.dialects.leaked_values import GAP, PREFIX, Call, Tools, json_at, skip, typed
+from toolkit.calls.parsing import parse, resolve_name
+from toolkit.dialects.leaked_values import (
+    GAP,
+    PREFIX,
+    Call,
+    Tools,
+    json_at,
+    skip,
+    typed,
+)
 
 THINK = (
     r"(?:<(?:seed:)?think>|\[THINK\]|<\|START_THINKING\|>|<\|channel>thought\b"
@@ -67,7 +75,15 @@ def _read_thought(head: re.Match[str], tools: Tools) -> Read | None:
 # --- JSON that holds the name and the arguments --------------------------------------------------
 
 _ARGUMENTS = {"arguments", "parameters"}
-_KEYS = {"name", "tool_name", "function", "type", "id", "index", "tool_call_id"} | _ARGUMENTS
+_KEYS = {
+    "name",
+    "tool_name",
+    "function",
+    "type",
+    "id",
+    "index",
+    "tool_call_id",
+} | _ARGUMENTS
 
 
 def _read_json(head: re.Match[str], tools: Tools) -> Read | None:
@@ -90,23 +106,37 @@ def _json_calls(text: str, start: int, tools: Tools) -> tuple[int, list[Call | N
     while text.startswith(("[", "{"), at) and (read := json_at(text, at)):
         value, end = read
         if isinstance(value, list):
-            return end, [_json_call(item, tools, needs_arguments=True) for item in value]
+            return end, [
+                _json_call(item, tools, needs_arguments=True) for item in value
+            ]
         calls.append(_json_call(value, tools, needs_arguments=False))
         at = skip(GAP, text, end)
     return end, calls
 
 
 def _json_call(value: Any, tools: Tools, *, needs_arguments: bool) -> Call | None:
-    if isinstance(value, dict) and isinstance(value.get("function"), dict):  # nested as in OpenAI's API
+    if isinstance(value, dict) and isinstance(
+        value.get("function"), dict
+    ):  # nested as in OpenAI's API
         value = value["function"]
-    if not isinstance(value, dict) or value.keys() - _KEYS or (needs_arguments and not value.keys() & _ARGUMENTS):
+    if (
+        not isinstance(value, dict)
+        or value.keys() - _KEYS
+        or (needs_arguments and not value.keys() & _ARGUMENTS)
+    ):
         return None
-    name = resolve_name(str(value.get("name") or value.get("tool_name") or value.get("function")), tools)
+    name = resolve_name(
+        str(value.get("name") or value.get("tool_name") or value.get("function")), tools
+    )
     given = parse(value.get("arguments", value.get("parameters", {})))
     if name is None or given.problem:
         return None
     is_definition = given.arguments.keys() >= {"type", "properties"}
-    return None if is_definition and "properties" not in tools[name].get("properties", ()) else (name, given.arguments)
+    return (
+        None
+        if is_definition and "properties" not in tools[name].get("properties", ())
+        else (name, given.arguments)
+    )
 
 
 # --- a name, then the arguments as JSON ----------------------------------------------------------
@@ -169,13 +199,21 @@ def _read_tags(head: re.Match[str], tools: Tools) -> Read | None:
         if key["is_text"] != "true":
             if value.startswith("\n"):  # a newline on each side is markup
                 value = value[1:].removesuffix("\n")
-            value = typed(value, properties.get(word, {} if key["is_text"] else None), schema)
+            value = typed(
+                value, properties.get(word, {} if key["is_text"] else None), schema
+            )
         arguments[word] = value
         at = end.end()
     close = re.compile(_CLOSE).match(text, at)
     # An `invoke` may have lost its wrapper, so it counts only with all that is required.
-    is_short = "invoke" in head[0] and not arguments.keys() >= set(schema.get("required") or ())
-    return (close.end(), [(name, arguments)] if name and not is_short else []) if close else None
+    is_short = "invoke" in head[0] and not arguments.keys() >= set(
+        schema.get("required") or ()
+    )
+    return (
+        (close.end(), [(name, arguments)] if name and not is_short else [])
+        if close
+        else None
+    )
 
 
 # --- notations of their own ----------------------------------------------------------------------
@@ -186,7 +224,9 @@ _GEMMA_WORD = (
     r'<\|"\|>(?P<text>.*?)<\|"\|>|"(?:[^"\\]|\\.)*"|(?:true|false|null|-?\d[\d.eE+-]*)(?=\s*[,}\]])'
     r'|(?P<bare>[^\s{}\[\]:,"<][^{}\[\]:,"<]*)'
 )
-_PYTHON_END = r"<\|tool_call_end\|>|<\|python_end\|>|</function_calls>|<\|eo[mt]_id\|>|\Z"
+_PYTHON_END = (
+    r"<\|tool_call_end\|>|<\|python_end\|>|</function_calls>|<\|eo[mt]_id\|>|\Z"
+)
 _PYTHON_ESCAPE = r"(\\[\n\\'\"abfnrtvxuUN0-7])|\\"
 _WORDS = {"true": True, "false": False, "null": None}
 
@@ -197,11 +237,19 @@ def _read_gemma(head: re.Match[str], tools: Tools) -> Read | None:
     if head["body"] is None:
         return None
     given = parse(re.compile(_GEMMA_WORD, re.DOTALL).sub(_quoted, head["body"]))
-    return None if given.problem else (head.end(), [(name, given.arguments)] if name else [])
+    return (
+        None
+        if given.problem
+        else (head.end(), [(name, given.arguments)] if name else [])
+    )
 
 
 def _quoted(word: re.Match[str]) -> str:
-    return json.dumps(word["bare"].rstrip() if word["bare"] else word["text"]) if word.lastgroup else word[0]
+    return (
+        json.dumps(word["bare"].rstrip() if word["bare"] else word["text"])
+        if word.lastgroup
+        else word[0]
+    )
 
 
 def _read_python(head: re.Match[str], tools: Tools) -> Read | None:
@@ -218,8 +266,18 @@ def whole_python(source: str, tools: Tools) -> list[Call]:
     source = re.sub(_PYTHON_ESCAPE, lambda escape: escape[1] or r"\\", source.strip())
     try:
         statements = _JsonWords().visit(ast.parse(source)).body
-        nodes = [statement.value for statement in statements if isinstance(statement, ast.Expr)]
-        listed = [item for node in nodes for item in (node.elts if isinstance(node, (ast.List, ast.Tuple)) else [node])]
+        nodes = [
+            statement.value
+            for statement in statements
+            if isinstance(statement, ast.Expr)
+        ]
+        listed = [
+            item
+            for node in nodes
+            for item in (
+                node.elts if isinstance(node, (ast.List, ast.Tuple)) else [node]
+            )
+        ]
         calls = [_python_call(node, tools) for node in listed]
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return []
@@ -233,7 +291,9 @@ class _JsonWords(ast.NodeTransformer):
 
 def _python_call(node: ast.expr, tools: Tools) -> Call | None:
     prefix = ""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):  # a hyphen in the name
+    if isinstance(node, ast.BinOp) and isinstance(
+        node.op, ast.Sub
+    ):  # a hyphen in the name
         prefix, node = ast.unparse(node.left).replace(" ", "") + "-", node.right
     if not isinstance(node, ast.Call) or node.args:
         return None
@@ -250,9 +310,15 @@ FORMS: tuple[tuple[str, Reader], ...] = (
     # Hermes, Qwen 2.5 and 3; granite-20b; InternLM 2; Llama 3
     (r"<(?:tool_call|function_call|\|plugin\||\|python_tag\|)>\s*(?=\{)", _read_json),
     # Mistral up to v7; Granite 3; Phi 4 mini; Hunyuan; Command R7B
-    (r"(?:\[TOOL_CALLS\]|<\|tool_call\|>|<tool_calls?>|functools|<\|START_ACTION\|>)\s*(?=\[\s*\{)", _read_json),
+    (
+        r"(?:\[TOOL_CALLS\]|<\|tool_call\|>|<tool_calls?>|functools|<\|START_ACTION\|>)\s*(?=\[\s*\{)",
+        _read_json,
+    ),
     # Mistral
-    (r"\[TOOL_CALLS\]\s*(?P<name>[\w.-]+)\s*(?:\[CALL_ID\]\s*[\w-]+\s*)?(?:\[ARGS\]\s*)?(?=\{)", _read_named),
+    (
+        r"\[TOOL_CALLS\]\s*(?P<name>[\w.-]+)\s*(?:\[CALL_ID\]\s*[\w-]+\s*)?(?:\[ARGS\]\s*)?(?=\{)",
+        _read_named,
+    ),
     # DeepSeek V3 and V3.1, Kimi K2; gpt-oss
     (_BEGIN, _read_named),
     (_RECIPIENT, _read_named),

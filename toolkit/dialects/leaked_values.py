@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from toolkit.arguments import alternatives, parse, types_of
+from toolkit.calls.parsing import alternatives, parse, types_of
 
 Call = tuple[str, dict[str, Any]]
 Tools = Mapping[str, Mapping[str, Any]]
@@ -56,11 +56,20 @@ def typed(text: str, schema: Any, root: Mapping[str, Any]) -> Any:
 
     The schema decides: text stays text where a string is allowed or the parameter is not known.
     """
-    choices = (value for node in alternatives(schema, root) for value in (*node.get("enum", ()), node.get("const")))
-    types = {*types_of(schema, root), *("string" for value in choices if isinstance(value, str))}
+    choices = (
+        value
+        for node in alternatives(schema, root)
+        for value in (*node.get("enum", ()), node.get("const"))
+    )
+    types = {
+        *types_of(schema, root),
+        *("string" for value in choices if isinstance(value, str)),
+    }
     word = text.strip()
     is_null = "null" in types and word in ("null", "None")
     is_container = bool(types & {"object", "array"}) and word.startswith(("{", "["))
-    if not isinstance(schema, Mapping) or ("string" in types and not is_null and not is_container):
+    if not isinstance(schema, Mapping) or (
+        "string" in types and not is_null and not is_container
+    ):
         return text
     return (_mended(word) or [text])[0]

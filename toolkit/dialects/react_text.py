@@ -18,7 +18,9 @@ LABEL = re.compile(
     r"[ \t*_`]*[:：][ \t]*(?:\*\*|__)?[ \t]*|^[ \t]*(?=\{\s*\"action\"\s*:)",
     re.IGNORECASE | re.MULTILINE,
 )
-_INLINE = re.compile(r"(?P<name>[\w.-]+)\s*(?:\[(?P<text>.*)\]|\((?P<json>\{.*\})\))", re.DOTALL)
+_INLINE = re.compile(
+    r"(?P<name>[\w.-]+)\s*(?:\[(?P<text>.*)\]|\((?P<json>\{.*\})\))", re.DOTALL
+)
 _FENCE = re.compile(r"```\w*")
 _CLOSING_FENCE = re.compile(r"\n[ \t]*```[ \t]*$", re.MULTILINE)
 _OPENING = re.compile(r"\s*(?:`+\w*\s*)?(?=\{)")
@@ -49,7 +51,9 @@ def read_react(text: str) -> ReActStep:
     """
     labels = list(LABEL.finditer(text))
     start = labels[0].end() if labels and _kind(labels[0]) == "thought" else 0
-    labels = list(dropwhile(lambda label: _kind(label) in ("thought", "action input"), labels))
+    labels = list(
+        dropwhile(lambda label: _kind(label) in ("thought", "action input"), labels)
+    )
     if not labels:
         return ReActStep(text[start:].strip())
     label = labels[0]
@@ -95,7 +99,12 @@ def _read_action(text: str, labels: list[re.Match[str]], thought: str) -> ReActS
     words = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
     if name.strip().lower() in ("final answer", "finish"):
         return ReActStep(thought, answer=words)
-    return ReActStep(thought, name.strip(), given if isinstance(given, dict) else words, trailing=text[end:])
+    return ReActStep(
+        thought,
+        name.strip(),
+        given if isinstance(given, dict) else words,
+        trailing=text[end:],
+    )
 
 
 def _object_at(text: str, start: int) -> tuple[dict[str, Any], int] | None:

@@ -1,0 +1,44 @@
+"""Whether a model calls the right tools with the right arguments, measured on cases.
+
+report = evaluate(load_cases("cases.yaml"), tools=registry, model="…", repeat=3)
+print(report)
+sys.exit(report.compare("baseline.json").exit_code)
+"""
+
+from toolkit.evals.cases import (
+    NO_CALL,
+    Case,
+    Expected,
+    Matcher,
+    contains,
+    equal,
+    matches,
+    near,
+    one_of,
+    optional,
+)
+from toolkit.evals.evaluation import check, evaluate, run_case
+from toolkit.evals.files import load_cases
+from toolkit.evals.report import ALL, Comparison, Outcome, Report, Share
+
+__all__ = [
+    "ALL",
+    "NO_CALL",
+    "Case",
+    "Comparison",
+    "Expected",
+    "Matcher",
+    "Outcome",
+    "Report",
+    "Share",
+    "check",
+    "contains",
+    "equal",
+    "evaluate",
+    "load_cases",
+    "matches",
+    "near",
+    "one_of",
+    "optional",
+    "run_case",
+]
