@@ -8,23 +8,12 @@ import inspect
 import logging
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, overload
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, get_args, overload
 
-from toolkit.calls.execution import arun_calls, run_calls, run_text
-from toolkit.calls.receiving import receive
 from toolkit.errors import ToolDefinitionError
-from toolkit.messages import (
-    Message,
-    Permission,
-    Reply,
-    ToolCall,
-    ToolResult,
-    Verdict,
-    copied,
-)
-from toolkit.runs.loop import Run
+from toolkit.messages import Permission, ToolResult, Verdict, copied
 from toolkit.tools.tool import (
     MARK,
     TOOL,
@@ -42,6 +31,28 @@ F = TypeVar("F", bound=Callable[..., Any])
 OnDuplicate = Literal["error", "warn", "replace"]
 
 
+class CallRunner(Protocol):
+    """Runs one call of a registry's tool without a model; see `ToolRegistry.call`."""
+
+    def call(
+        self,
+        registry: ToolRegistry,
+        name: str,
+        arguments: Any,
+        verdict: Verdict | None,
+        deps: Any,
+    ) -> ToolResult: ...
+
+    async def acall(
+        self,
+        registry: ToolRegistry,
+        name: str,
+        arguments: Any,
+        verdict: Verdict | None,
+        deps: Any,
+    ) -> ToolResult: ...
+
+
 class ToolRegistry:
     """Tools by name, in the order of their registration.
 
@@ -49,6 +60,9 @@ class ToolRegistry:
     replaces with a log line, "replace" replaces quietly. The same function again (equal module and qualified name,
     as after a reload or a notebook cell run twice) always replaces quietly.
     """
+
+    runner: ClassVar[CallRunner]
+    """Set by `toolkit.calls`, which is imported with the package. The tools themselves know nothing of calls."""
 
     def __init__(
         self,
@@ -145,17 +159,9 @@ class ToolRegistry:
     ) -> ToolResult:
         """Run one call without a model. `arguments` is text as a model sends it, or an object.
 
-        All that goes wrong comes back as an error result. A sensitive tool wants `verdict=Verdict("approve")`.
+        Whatever goes wrong comes back as an error result. A sensitive tool needs `verdict=Verdict("approve")`.
         """
-        tool = (
-            self._tools.get(name)
-            if verdict is None and isinstance(arguments, str)
-            else None
-        )
-        if tool is not None and (result := run_text(tool, arguments, deps)):
-            return result
-        run, calls = self._one_call(name, arguments, verdict)
-        return run_calls(calls, self.snapshot(), run, deps, {})[0]
+        return self.runner.call(self, name, arguments, verdict, deps)
 
     async def acall(
         self,
@@ -166,8 +172,7 @@ class ToolRegistry:
         deps: Any = None,
     ) -> ToolResult:
         """As `call`, with the running event loop for coroutine functions."""
-        run, calls = self._one_call(name, arguments, verdict)
-        return (await arun_calls(calls, self.snapshot(), run, deps, {}))[0]
+        return await self.runner.acall(self, name, arguments, verdict, deps)
 
     def get(self, name: str) -> Tool | None:
         """The tool of that name; None where there is none. `registry[name]` raises KeyError instead."""
@@ -203,23 +208,6 @@ class ToolRegistry:
     def snapshot(self) -> Toolset:
         """The tools of this moment; later registrations do not show in it."""
         return Toolset(self._tools.values())
-
-    def _one_call(
-        self, name: str, arguments: Any, verdict: Verdict | None
-    ) -> tuple[Run, tuple[ToolCall, ...]]:
-        sent = Reply(
-            Message("assistant", tool_calls=(ToolCall("call", name, raw=arguments),))
-        )
-        run = Run("", ())
-        calls = receive(sent, run, self.snapshot()).message.tool_calls
-        if len(calls) > 1:
-            raise ValueError(
-                f"{name!r} holds {len(calls)} calls. Make them one by one."
-            )
-        if verdict is not None:
-            verdict = verdict.on(calls[0]) if isinstance(verdict, Verdict) else verdict
-            run = replace(run, verdicts={calls[0].id: verdict})
-        return run, calls
 
     def _add(self, tool: Tool) -> Tool:
         old = self._tools.get(tool.name)
