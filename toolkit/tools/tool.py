@@ -75,20 +75,9 @@ class Tool:
 
     def call(self, values: dict[str, Any], context: Any) -> Any:
         """Call the tool with validated values."""
-        optional = (
-            p
-            for p in self.signature.parameters
-            if not p.required and p.name not in values
-        )
-        return self.run(
-            {
-                **values,
-                **{
-                    p.name: None if p.default is MISSING else copied(p.default)
-                    for p in optional
-                },
-            }
-        )
+        complete = self.signature.complete(values)
+        left_out = complete.keys() - values.keys()
+        return self.run(complete | {name: copied(complete[name]) for name in left_out})
 
     @property
     def is_async(self) -> bool:
