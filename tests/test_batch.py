@@ -271,8 +271,8 @@ REFERENCES = {
     "no such file": ("no_such_file.py", ImportError, "no file 'no_such_file.py'"),
     "nothing": ("", ImportError, "no module ''"),
     "a module beside this one": (".tools", ImportError, "no module '.tools'"),
-    "a module without tools": ("json", TypeError, "holds no tools"),
-    "no tool": ("batch_tools:os", TypeError, "no tool"),
+    "a module without tools": ("json", TypeError, "contains no tools"),
+    "no tool": ("batch_tools:os", TypeError, "not a tool"),
 }
 
 

@@ -1046,7 +1046,7 @@ def test_cases_and_outcomes_can_be_sent() -> None:
         pytest.param(
             lambda: check(Case("q", None), tools="json"),
             TypeError,
-            "holds no tools",
+            "contains no tools",
             id="a module",
         ),
         pytest.param(

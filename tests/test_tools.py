@@ -22,7 +22,7 @@ from pydantic import BaseModel, Field
 
 from toolkit import Tool, ToolContext, ToolParameter, ToolRegistry, tool
 from toolkit.errors import ToolDefinitionError
-from toolkit.tools.tool import as_tool
+from toolkit.tools.tool import ToolOptions, as_tool
 
 STRING, INTEGER = {"type": "string"}, {"type": "integer"}
 
@@ -1172,3 +1172,35 @@ def test_hand_written_schemas_need_a_package(
             return dish
 
     assert isinstance(registry.register_tool(pawn), Tool), "all others go on without it"
+
+
+# Copies
+
+
+def test_every_option_is_an_attribute_of_a_tool() -> None:
+    attributes = ToolOptions.__annotations__.keys() - {"schema"}
+    assert all(hasattr(Tool, name) for name in attributes)
+
+
+def test_a_replaced_tool_differs_and_runs_on_the_original() -> None:
+    class Count(Tool):
+        name = "count"
+        total = 0
+
+        def get_parameters(self) -> list[ToolParameter]:
+            return []
+
+        def run(self, parameters: dict[str, Any]) -> int:
+            self.total += 1
+            return self.total
+
+    count = Count()
+    reader = count.replace(name="a b", permission="read")
+    assert (reader.name, reader.wire_name, reader.permission) == ("a b", "a_b", "read")
+    assert (count.name, count.permission) == ("count", "write")
+    assert [tool.call({}, None) for tool in (count, reader, reader)] == [1, 2, 3]
+    answer = reader.replace(call=lambda values, context: "dry")
+    assert answer.call({}, None) == "dry"
+    function = as_tool(lambda: "done", {"name": "do", "description": "Does."})
+    assert function.replace(timeout=None).call({}, None) == "done"
+    assert function.replace(timeout=None).description == "Does."

@@ -43,7 +43,8 @@ from toolkit.run import (
 )
 from toolkit.runs.loop import Run
 from toolkit.runs.results import RunResult
-from toolkit.tools.registry import ToolRegistry, tool
+from toolkit.tools.decorator import tool
+from toolkit.tools.registry import ToolRegistry
 from toolkit.tools.tool import Tool, ToolParameter
 
 __version__ = "0.1.0"

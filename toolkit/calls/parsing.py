@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -18,6 +18,7 @@ from operator import getitem
 from typing import Any
 
 from toolkit.messages import whole_characters
+from toolkit.tools.json_schema import types_of
 
 Errors = Sequence[Mapping[str, Any]]
 Object = dict[str, Any]
@@ -238,36 +239,6 @@ def _is_schema(value: Any, schema: Any) -> bool:
         and isinstance(schema, Mapping)
         and value.get("type", "") == schema.get("type")
     )
-
-
-def types_of(schema: Any, parameters: Schema) -> list[str]:
-    """The names of the types that a schema allows."""
-    kinds = [node.get("type", ()) for node in alternatives(schema, parameters)]
-    return list(
-        dict.fromkeys(
-            name
-            for kind in kinds
-            for name in ([kind] if isinstance(kind, str) else kind)
-        )
-    )
-
-
-def alternatives(schema: Any, parameters: Schema) -> Iterator[Schema]:
-    """A schema and all that it leaves a choice of: references followed, unions spread."""
-    definitions = dict(parameters.get("$defs") or parameters.get("definitions") or {})
-    waiting = [schema]
-    while waiting:
-        if isinstance(node := waiting.pop(0), Mapping):
-            yield node
-            members = [
-                member
-                for key in ("anyOf", "oneOf", "allOf")
-                for member in node.get(key, ())
-            ]
-            target = definitions.pop(
-                str(node.get("$ref")).rpartition("/")[2], None
-            )  # each once: they may lead back
-            waiting = [*members, target, *waiting]
 
 
 def mend(

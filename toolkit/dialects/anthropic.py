@@ -23,8 +23,8 @@ from toolkit.messages import (
     text_at,
     token_count,
 )
+from toolkit.tools.json_schema import is_recursive
 from toolkit.tools.request import Request
-from toolkit.tools.strict import is_recursive
 from toolkit.tools.tool import Tool, wire_name
 
 PATH = "/v1/messages"

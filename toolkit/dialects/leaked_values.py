@@ -7,7 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from toolkit.calls.parsing import alternatives, parse, types_of
+from toolkit.calls.parsing import parse
+from toolkit.tools.json_schema import alternatives, types_of
 
 Call = tuple[str, dict[str, Any]]
 Tools = Mapping[str, Mapping[str, Any]]

@@ -7,7 +7,6 @@ sys.exit(report.compare("baseline.json").exit_code)
 
 from __future__ import annotations
 
-import copy
 import errno
 import functools
 import inspect
@@ -316,9 +315,8 @@ def _as_run(tool: Tool, case: Case, dry_run: bool | None) -> Tool:
     is_dry = tool.permission != "read" if dry_run is None else dry_run
     if not is_dry and tool.name not in case.results:
         return tool
-    stand_in, answer = copy.copy(tool), case.results.get(tool.name, _DRY)
-    stand_in.__dict__ |= {"call": lambda values, context: answer, "permission": "read"}
-    return stand_in
+    answer = case.results.get(tool.name, _DRY)
+    return tool.replace(call=lambda values, context: answer, permission="read")
 
 
 def _is_truncated(heard: Sequence[Any], options: Mapping[str, Any]) -> bool:

@@ -41,6 +41,7 @@ class WrittenSignature(Signature):
         self.optional = frozenset(self.json_schema["properties"]) - frozenset(
             self.json_schema.get("required", ())
         )
+        self._needs_care = False
         self._written = kind(
             {"type": "object", **written}, registry=Registry()
         )  # which fetches nothing from elsewhere

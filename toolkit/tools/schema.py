@@ -17,6 +17,12 @@ from typing import Any
 
 from toolkit.errors import ToolDefinitionError, ToolError
 from toolkit.messages import copied
+from toolkit.tools.json_values import (
+    is_scalar,
+    json_form,
+    may_be_dumped,
+    needs_care,
+)
 
 Kind = inspect._ParameterKind
 MISSING: Any = inspect.Parameter.empty
@@ -187,6 +193,71 @@ class Signature:
             except ValidationError as error:
                 errors = error.errors(include_url=False)
         raise InvalidArguments(errors)
+
+    def complete(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Validated values with the defaults of the parameters that were left out, in the order of the parameters.
+
+        Validation applies the defaults that pydantic knows (`Field`, factories), Python those of a function. A class
+        tool gets None for an optional parameter without a default.
+        """
+        rest = dict(values)
+        complete: dict[str, Any] = {}
+        for parameter in self.parameters:
+            if parameter.name in rest:
+                complete[parameter.name] = rest.pop(parameter.name)
+            elif parameter.default is not MISSING:
+                complete[parameter.name] = parameter.default
+            elif parameter.kind is Kind.KEYWORD_ONLY and not parameter.required:
+                complete[parameter.name] = None
+        return complete | rest
+
+    def json_arguments(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Validated values as JSON by the parameters' own names, defaults included: what the function gets.
+
+        The same in every process. A value without a faithful form is shown by its type and a hash
+        (`<SecretStr sha256:…>`) or its type alone (`<Client>`), never by its content. Never raises.
+        """
+        return self._as_json(values)[0]
+
+    def unfaithful(self, values: Mapping[str, Any]) -> tuple[str, ...]:
+        """The parameters whose form in `json_arguments` does not tell one value from another, by name."""
+        return self._as_json(values)[1]
+
+    def _as_json(
+        self, values: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], tuple[str, ...]]:
+        from pydantic_core import from_json, to_json
+
+        complete = self.complete(values)
+        if not self._needs_care:
+            # Bytes that are no UTF-8 are refused here, and hashed below.
+            with contextlib.suppress(Exception):
+                text = to_json(complete, by_alias=False, inf_nan_mode="strings")
+                return from_json(text), ()
+        parameters = {parameter.name: parameter for parameter in self.parameters}
+        unfaithful: list[str] = []
+        forms: dict[str, Any] = {}
+        for name, value in complete.items():
+            nameless: list[Any] = []
+            forms[name] = json_form(value, nameless)
+            is_nameless = any(each is value for each in nameless)
+            if is_nameless and name in parameters and may_be_dumped(value):
+                # The hint may say how the value is dumped, if the value does not.
+                with contextlib.suppress(Exception):
+                    forms[name] = self._adapt(parameters[name]).adapter.dump_python(
+                        value, mode="json", by_alias=False, warnings=False
+                    )
+                    continue
+            if nameless:
+                unfaithful.append(name)
+        return forms, tuple(unfaithful)
+
+    @functools.cached_property
+    def _needs_care(self) -> bool:
+        defaults = [p.default for p in self.parameters if p.default is not MISSING]
+        return not all(map(is_scalar, defaults)) or any(
+            needs_care(self._adapt(p).core) for p in self.parameters
+        )
 
     def check(self) -> None:
         """Raise ToolDefinitionError where a parameter has no JSON form; what is not defined yet may come later."""

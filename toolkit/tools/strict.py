@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolkit.errors import ToolDefinitionError
+from toolkit.tools.json_schema import leads_back, references, resolve
 
 _FORMATS = {
     "date-time",
@@ -120,11 +121,11 @@ def strict_form(
 
 def check_references(schema: Mapping[str, Any]) -> None:
     """Raise ToolDefinitionError where a reference of the schema leads nowhere, to itself, or out of the schema."""
-    for reference in _references(schema):
+    for reference in references(schema):
         _resolve({"$ref": reference}, schema)
     if elsewhere := [
         reference
-        for reference in _references(schema, "$dynamicRef")
+        for reference in references(schema, "$dynamicRef")
         if not reference.startswith("#")
     ]:
         raise ToolDefinitionError(
@@ -277,7 +278,7 @@ class _Strict:
         self.inlined += 1
         if (
             description
-            and not _comes_back(reference, self.root)
+            and not leads_back(reference, self.root)
             and self.inlined < _MAX_INLINED
         ):
             return self.convert(
@@ -303,22 +304,6 @@ class _Strict:
         )
 
 
-def is_recursive(schema: Mapping[str, Any]) -> bool:
-    """Whether a schema has a part that comes back to itself."""
-    return any(_comes_back(reference, schema) for reference in set(_references(schema)))
-
-
-def _comes_back(reference: str, root: Mapping[str, Any]) -> bool:
-    met = _references(_resolve({"$ref": reference}, root)[1])
-    for each in met:  # which grows
-        met += [
-            found
-            for found in _references(_resolve({"$ref": each}, root)[1])
-            if found not in met
-        ]
-    return reference in met
-
-
 def _definitions(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {key: schema[key] for key in ("$defs", "definitions") if key in schema}
 
@@ -337,21 +322,7 @@ def _resolve(node: Mapping[str, Any], root: Mapping[str, Any]) -> tuple[str, Any
                 f"The reference {reference!r} of the schema leads back to itself."
             )
         seen.append(reference)
-        target: Any = root
-        for part in (
-            reference.removeprefix("#").removeprefix("/").split("/")
-            if reference != "#"
-            else ()
-        ):
-            part = part.replace("~1", "/").replace("~0", "~")
-            if isinstance(target, list):
-                target = (
-                    target[int(part)]
-                    if part.isdecimal() and int(part) < len(target)
-                    else None
-                )
-            else:
-                target = target.get(part) if isinstance(target, Mapping) else None
+        target = resolve(reference, root)
         if not isinstance(target, Mapping):
             raise ToolDefinitionError(
                 f"The reference {reference!r} of the schema leads nowhere."
@@ -408,19 +379,6 @@ def _merge(one: dict[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
                 f"Two parts of the schema disagree on {key!r}; no single schema says both."
             )
     return merged
-
-
-def _references(node: Any, keyword: str = "$ref") -> list[str]:
-    found, todo = [], [node]
-    while todo:
-        part = todo.pop()
-        if isinstance(part, Mapping):
-            if isinstance(part.get(keyword), str):
-                found.append(part[keyword])
-            todo += part.values()
-        elif isinstance(part, list):
-            todo += part
-    return found
 
 
 def _types(node: Mapping[str, Any]) -> list[str]:

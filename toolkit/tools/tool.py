@@ -1,4 +1,4 @@
-"""Functions as tools: `Tool`, and what makes one of a function, a method or a class."""
+"""`Tool`, and how a function, a method or an object of a class becomes one."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import itertools
 import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, get_args
+from dataclasses import dataclass
+from typing import Any, TypedDict, get_args
 
 from toolkit.errors import ToolDefinitionError
 from toolkit.messages import Permission, copied
@@ -23,8 +23,14 @@ from toolkit.tools.strict import strict_form
 _log = logging.getLogger("toolkit")
 
 JSON_TYPES: dict[str, Any] = {
-    "string": str, "integer": int, "number": float, "boolean": bool, "array": list, "object": dict, "any": Any,
-}  # fmt: skip
+    "string": str,
+    "integer": int,
+    "number": float,
+    "boolean": bool,
+    "array": list,
+    "object": dict,
+    "any": Any,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +38,7 @@ class ToolParameter:
     """One parameter of a class tool.
 
     `type` is a JSON type by name ("string", "integer", "number", "boolean", "array", "object", "any") or a Python
-    type or hint. `default` counts where `required` is False.
+    type or hint. `default` counts if `required` is False.
     """
 
     name: str
@@ -43,10 +49,10 @@ class ToolParameter:
 
 
 class Tool:
-    """Something a model can call. Subclass it for tools with state: implement `run` and `get_parameters`.
+    """Something that a model can call. Subclass it for tools with state: implement `run` and `get_parameters`.
 
-    `permission` is its tier: "read" runs, "write" runs and is audited, "sensitive" waits for a verdict. `timeout`
-    is in seconds, None for none; only then does a plain function run on the caller's own thread. `tags` and
+    `permission` is its tier: "read" runs, "write" runs and is audited, "sensitive" waits for a verdict. `timeout` is in
+    seconds; None means no limit, and only then does a plain function run on the caller's own thread. `tags` and
     `keywords` serve selection. `parallel=False` runs its calls one at a time, in order. `repeat_ok` exempts it from
     the guard against equal calls. `strict` is True or False to insist; None leaves it to the model's capabilities.
     """
@@ -75,20 +81,15 @@ class Tool:
 
     def call(self, values: dict[str, Any], context: Any) -> Any:
         """Call the tool with validated values."""
-        optional = (
-            p
-            for p in self.signature.parameters
-            if not p.required and p.name not in values
-        )
-        return self.run(
-            {
-                **values,
-                **{
-                    p.name: None if p.default is MISSING else copied(p.default)
-                    for p in optional
-                },
-            }
-        )
+        complete = self.signature.complete(values)
+        left_out = complete.keys() - values.keys()
+        return self.run(complete | {name: copied(complete[name]) for name in left_out})
+
+    def replace(self, **changes: Any) -> Tool:
+        """A copy with other attributes. Its calls still run on this tool, so that state stays in one place."""
+        other = copy.copy(self)
+        vars(other).update({"call": self.call, **changes})
+        return other
 
     @property
     def is_async(self) -> bool:
@@ -96,25 +97,22 @@ class Tool:
 
     @functools.cached_property
     def signature(self) -> Signature:
-        parameters = []
-        for p in self.get_parameters():
-            default = MISSING if p.required or p.default is None else p.default
-            parameters.append(
-                Parameter(
-                    p.name,
-                    _hint(self, p),
-                    Kind.KEYWORD_ONLY,
-                    p.required,
-                    default,
-                    p.description,
+        parameters: dict[str, Parameter] = {}
+        for listed in self.get_parameters():
+            if listed.name in parameters:
+                raise ToolDefinitionError(
+                    f"{self.name!r} has two parameters {listed.name!r}. Rename one of them."
                 )
+            has_default = not listed.required and listed.default is not None
+            parameters[listed.name] = Parameter(
+                listed.name,
+                _hint(self, listed),
+                Kind.KEYWORD_ONLY,
+                listed.required,
+                listed.default if has_default else MISSING,
+                listed.description,
             )
-        names = [parameter.name for parameter in parameters]
-        if twice := [name for name in names if names.count(name) > 1]:
-            raise ToolDefinitionError(
-                f"{self.name!r} has two parameters {twice[0]!r}. Rename one of them."
-            )
-        return Signature(self.name, tuple(parameters))
+        return Signature(self.name, tuple(parameters.values()))
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -123,33 +121,61 @@ class Tool:
 
     @functools.cached_property
     def wire_name(self) -> str:
-        """The name that goes over the wire: the tool's own where every wire takes it, else a stable alias."""
+        """The name that goes over the wire: the tool's own if every wire takes it, else a stable alias."""
         return wire_name(self.name)
 
     @functools.cached_property
     def strict_parameters(self) -> dict[str, Any] | None:
-        """The schema in strict form, or None where it has none; the log then says why."""
+        """The schema in strict form, or None if it has none; the log then says why."""
+        is_written = isinstance(self.signature, WrittenSignature)
         try:
-            written = isinstance(self.signature, WrittenSignature)
-            return strict_form(self.parameters, unlisted_is_optional=not written)
+            return strict_form(self.parameters, unlisted_is_optional=not is_written)
         except ToolDefinitionError as error:
             _log.info("tool %r is sent without strict mode: %s", self.name, error)
             return None
 
     def __getstate__(self) -> dict[str, Any]:
-        """What goes to another process: a function by its module and name; what is made of it is made there anew."""
-        of_class = [item for kind in type(self).__mro__ for item in vars(kind).items()]
-        made = {
+        """What goes to another process. A function goes by module and name; what is derived is derived there again."""
+        derived = {
             name
-            for name, value in of_class
+            for kind in type(self).__mro__
+            for name, value in vars(kind).items()
             if isinstance(value, functools.cached_property)
         }
-        return {
-            name: value for name, value in self.__dict__.items() if name not in made
-        }
+        return {key: value for key, value in vars(self).items() if key not in derived}
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} ({self.permission})>"
+
+
+class ToolOptions(TypedDict, total=False):
+    """The options of `@tool(...)`: attributes of `Tool`, and `schema`, a JSON Schema written by hand."""
+
+    name: str | None
+    description: str | None
+    schema: Mapping[str, Any] | None
+    permission: Permission
+    timeout: float | None
+    tags: Collection[str]
+    keywords: Collection[str]
+    parallel: bool
+    repeat_ok: bool
+    strict: bool | None
+
+
+def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with tuples for their collections. Raises TypeError for an unknown one."""
+    known = ToolOptions.__annotations__
+    unknown = sorted(options.keys() - known.keys())
+    if unknown:
+        raise TypeError(
+            f"@tool has no option {unknown}. It has {', '.join(known)} and registry."
+        )
+    checked = dict(options)
+    for name in options.keys() & {"tags", "keywords"}:
+        words = options[name]
+        checked[name] = (words,) if isinstance(words, str) else tuple(words)
+    return checked
 
 
 class FunctionTool(Tool):
@@ -158,35 +184,27 @@ class FunctionTool(Tool):
     def __init__(
         self,
         function: Callable[..., Any],
-        options: ToolOptions,
+        options: Mapping[str, Any],
         namespace: Mapping[str, Any] | None = None,
         unhinted: Any = Any,
     ) -> None:
-        if isinstance(function, Tool) or (
-            isinstance(function, type) and issubclass(function, Tool)
-        ):
-            kind = function if isinstance(function, type) else type(function)
+        kind = function if isinstance(function, type) else type(function)
+        if issubclass(kind, Tool):
             raise ToolDefinitionError(
                 f"{kind.__name__} is a class of tools. Register an object of it: {kind.__name__}()."
             )
         if not callable(function):
             raise ToolDefinitionError(
-                f"{function!r} is no tool: it cannot be called. Give a function or a method; "
+                f"{function!r} is not a tool: it cannot be called. Pass a function or a method; "
                 "for methods marked with @tool, register_methods(obj)."
             )
-        self.function, self.options = function, options
-        self.name = options.name if options.name is not None else _name_of(function)
-        for option in (
-            "permission",
-            "timeout",
-            "tags",
-            "keywords",
-            "parallel",
-            "repeat_ok",
-            "strict",
-        ):
-            setattr(self, option, getattr(options, option))
-        self._namespace, self._unhinted = namespace, unhinted
+        self.function = function
+        self.options = checked_options(options)
+        attributes = self.options.keys() - {"name", "description", "schema"}
+        vars(self).update({name: self.options[name] for name in attributes})
+        name = self.options.get("name")
+        self.name = _name_of(function) if name is None else name
+        self.namespace, self._unhinted = namespace, unhinted
         check_tool(self)
 
     @functools.cached_property
@@ -195,7 +213,7 @@ class FunctionTool(Tool):
             signature = read_signature(
                 self.function,
                 name=self.name,
-                namespace=self._namespace,
+                namespace=self.namespace,
                 unhinted=self._unhinted,
             )
         except NameError as error:
@@ -203,26 +221,18 @@ class FunctionTool(Tool):
                 f"A type hint of {self.name!r} names {error.name!r}, which is not defined. "
                 "Define it before the tool is first used."
             ) from error
-        return (
-            signature
-            if self.options.schema is None
-            else WrittenSignature(signature, self.options.schema)
-        )
+        schema = self.options.get("schema")
+        return signature if schema is None else WrittenSignature(signature, schema)
 
     @functools.cached_property
     def description(self) -> str:  # type: ignore[override]  # a plain attribute of class tools, read late here
-        return (
-            self.options.description
-            if self.options.description is not None
-            else self.signature.description
-        )
+        description: str | None = self.options.get("description")
+        return self.signature.description if description is None else description
 
     @functools.cached_property
     def is_async(self) -> bool:
         call = getattr(self.function, "__call__", None)  # noqa: B004  # the method is wanted, not whether it is callable
-        return inspect.iscoroutinefunction(
-            self.function
-        ) or inspect.iscoroutinefunction(call)
+        return any(map(inspect.iscoroutinefunction, (self.function, call)))
 
     def run(self, parameters: dict[str, Any]) -> Any:
         return self.call(parameters, None)
@@ -232,17 +242,17 @@ class FunctionTool(Tool):
         return self.function(*positional, **named)
 
     def get_parameters(self) -> list[ToolParameter]:
-        schema, listing = self.parameters, []
-        required = schema.get("required", ())
-        for name, entry in schema["properties"].items():
-            entry = entry if isinstance(entry, Mapping) else {}
-            about = (
-                entry.get("type", "any"),
-                entry.get("description", ""),
-                name in required,
-                entry.get("default"),
+        required = self.parameters.get("required", ())
+        listing = []
+        for name, schema in self.parameters["properties"].items():
+            # A schema written by hand may be True: anything.
+            schema = schema if isinstance(schema, Mapping) else {}
+            kind, description = schema.get("type", "any"), schema.get("description", "")
+            listing.append(
+                ToolParameter(
+                    name, kind, description, name in required, schema.get("default")
+                )
             )
-            listing.append(ToolParameter(name, *about))
         return listing
 
 
@@ -269,96 +279,73 @@ class OutputTool(Tool):
         return parameters["answer"]
 
 
-@dataclass(frozen=True, slots=True)
-class ToolOptions:
-    """What `@tool(...)` was given. See `Tool` for the meaning of each."""
-
-    name: str | None = None
-    description: str | None = None
-    schema: Mapping[str, Any] | None = None
-    permission: Permission = "write"
-    timeout: float | None = 60.0
-    tags: tuple[str, ...] = ()
-    keywords: tuple[str, ...] = ()
-    parallel: bool = True
-    repeat_ok: bool = False
-    strict: bool | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("tags", "keywords"):
-            given = getattr(self, name)
-            object.__setattr__(
-                self, name, (given,) if isinstance(given, str) else tuple(given)
-            )
-
-
 MARK = "__tool_options__"
+"""The attribute of a method that `@tool` marked in a class body: its options, and the names around it."""
 TOOL = "__tool__"
+"""The attribute of a decorated function: its Tool."""
 
 
 def as_tool(
     thing: Any, changes: Mapping[str, Any] | None = None, unhinted: Any = Any
 ) -> Tool:
-    """Make a Tool of a Tool, a decorated function, or any callable, its options changed. Raises ToolDefinitionError."""
+    """The Tool of a Tool, a decorated function, or any callable, its options changed. Raises ToolDefinitionError."""
     if isinstance(thing, Tool):
         if changes:
             raise ToolDefinitionError(
-                f"{thing!r} is a tool already. Set {', '.join(changes)} on it, or in its class."
+                f"{thing!r} is already a tool. Set {', '.join(changes)} on it, or in its class."
             )
         check_tool(thing)
         return thing
-    decorated = without_partials(thing)
-    made, (options, namespace) = (
-        getattr(decorated, TOOL, None),
-        getattr(decorated, MARK, (ToolOptions(), None)),
-    )
-    if isinstance(
-        made, FunctionTool
-    ):  # also behind functools.wraps: what was sensitive stays so
-        if made.function is thing and not changes:
-            return made
-        options, namespace = made.options, made._namespace
-    if inspect.ismethod(thing):  # postponed hints may name the class, or what it holds
-        kind = (
-            thing.__self__ if isinstance(thing.__self__, type) else type(thing.__self__)
-        )
-        held = {
-            name: value for name, value in vars(kind).items() if isinstance(value, type)
-        }
-        namespace = {**(namespace or {}), **held, kind.__name__: kind}
-    return FunctionTool(thing, replace(options, **changes or {}), namespace, unhinted)
+    function = without_partials(thing)
+    options: dict[str, Any]
+    options, namespace = getattr(function, MARK, ({}, None))
+    decorated = getattr(function, TOOL, None)
+    # Also behind functools.wraps: what was sensitive stays so.
+    if isinstance(decorated, FunctionTool):
+        if decorated.function is thing and not changes:
+            return decorated
+        options, namespace = decorated.options, decorated.namespace
+    if inspect.ismethod(thing):
+        # Postponed hints may name the class, or a class in it.
+        owner = thing.__self__
+        kind = owner if isinstance(owner, type) else type(owner)
+        inner = {name: v for name, v in vars(kind).items() if isinstance(v, type)}
+        namespace = {**(namespace or {}), **inner, kind.__name__: kind}
+    return FunctionTool(thing, {**options, **(changes or {})}, namespace, unhinted)
 
 
 def check_tool(tool: Tool) -> None:
-    """Raise ToolDefinitionError where a model could not be offered the tool."""
+    """Raise ToolDefinitionError if the tool cannot be offered to a model."""
     if not isinstance(tool.name, str) or not tool.name.strip():
         raise ToolDefinitionError(f'{tool!r} has no name. Give it one: name="…".')
     if tool.permission not in get_args(Permission):
+        tiers = ", ".join(map(repr, get_args(Permission)))
         raise ToolDefinitionError(
-            f"permission={tool.permission!r} of {tool.name!r} is none of {', '.join(map(repr, get_args(Permission)))}."
+            f"permission={tool.permission!r} of {tool.name!r} is not one of {tiers}."
         )
-    if tool.timeout is not None and not (
-        isinstance(tool.timeout, (int, float)) and tool.timeout > 0
-    ):
+    is_number = isinstance(tool.timeout, (int, float))
+    # Compared this way round, NaN is refused too.
+    if tool.timeout is not None and not (is_number and tool.timeout > 0):
         raise ToolDefinitionError(
             f"timeout={tool.timeout!r} of {tool.name!r} is neither a number of seconds nor None."
         )
     try:
         tool.signature.check()
     except ToolDefinitionError as error:
+        # What a hint names may be defined later.
         if not isinstance(error.__cause__, NameError):
             raise
 
 
 def tool_entry(tool: Tool, strict: bool = False) -> dict[str, Any]:
     """The tool as an entry of the Chat Completions `tools` list."""
-    wanted = strict if tool.strict is None else tool.strict
     function: dict[str, Any] = {
         "name": tool.wire_name,
         "description": tool.description,
         "parameters": tool.parameters,
     }
-    if wanted and tool.strict_parameters is not None:
+    is_strict = strict if tool.strict is None else tool.strict
+    if is_strict and tool.strict_parameters is not None:
         function |= {"parameters": tool.strict_parameters, "strict": True}
     if not function["description"]:
         del function["description"]
@@ -373,27 +360,22 @@ class Toolset(dict[str, Tool]):
         taken = {tool.name for tool in tools if tool.wire_name == tool.name}
         for tool in tools:
             if tool.wire_name != tool.name:
-                alias = wire_name(tool.name, unique=wire_name(tool.name) in taken)
-                if alias != tool.wire_name:
-                    own, tool = tool, copy.copy(tool)
-                    tool.__dict__ |= {
-                        "wire_name": alias,
-                        "call": own.call,
-                    }  # its state stays in one place
+                is_taken = wire_name(tool.name) in taken
+                alias = wire_name(tool.name, unique=is_taken)
                 taken.add(alias)
+                if alias != tool.wire_name:
+                    tool = tool.replace(wire_name=alias)
             self[tool.name] = tool
 
     @functools.cached_property
     def names(self) -> dict[str, str]:
         """The name of a tool by what a model may call it: its wire name, or the name itself."""
-        return {
-            **{tool.wire_name: tool.name for tool in self.values()},
-            **{name: name for name in self},
-        }
+        by_wire_name = {tool.wire_name: tool.name for tool in self.values()}
+        return by_wire_name | {name: name for name in self}
 
     @functools.cached_property
     def exempt(self) -> frozenset[str]:
-        """The tools that may be called over and over."""
+        """The tools that may be called again and again."""
         return frozenset(tool.name for tool in self.values() if tool.repeat_ok)
 
 
@@ -407,7 +389,8 @@ def wire_name(name: str, unique: bool = False) -> str:
     clean = re.sub(r"[^a-zA-Z0-9_-]", "_", name)
     if len(clean) <= 64 and not unique:
         return clean
-    return f"{clean[:55]}_{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:8]}"
+    digest = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()
+    return f"{clean[:55]}_{digest[:8]}"
 
 
 def _name_of(function: Any) -> str:
@@ -426,6 +409,6 @@ def _hint(tool: Tool, parameter: ToolParameter) -> Any:
     if parameter.type not in JSON_TYPES:
         raise ToolDefinitionError(
             f"Parameter {parameter.name!r} of {tool.name!r} has the type {parameter.type!r}; "
-            f"known names are {', '.join(JSON_TYPES)}. A Python type or hint serves as well."
+            f"known names are {', '.join(JSON_TYPES)}. A Python type or hint works as well."
         )
     return JSON_TYPES[parameter.type]
