@@ -28,8 +28,8 @@ from toolkit import ScriptedModel, ToolCall, ToolRegistry
 from toolkit.audit import AuditLog, verify
 from toolkit.errors import StoreError
 from toolkit.messages import ToolResult
-from toolkit.runs.loop import Run, StopReason
 from toolkit.runs.results import reader
+from toolkit.runs.state import Run, StopReason
 from toolkit.store import SQLiteStore
 from toolkit.tools.request import Request
 

@@ -1238,7 +1238,8 @@ def test_nothing_runs_without_its_approval(
 
 def test_misspelt_tiers_of_an_approver_are_told(run: Runner) -> None:
     with pytest.raises(
-        ValueError, match=r"tiers have \['wirte'\]; there are read, write, sensitive"
+        ValueError,
+        match=r"tiers include \['wirte'\]; the tiers are read, write, sensitive",
     ):
         run("q", model=ScriptedModel([]), tools=[], approve=Reviewer(["wirte", "read"]))
 

@@ -23,16 +23,9 @@ from pydantic import (
 from pydantic_core import to_json
 from typing_extensions import NotRequired, TypedDict
 
-from toolkit.calls.parsing import (
-    Parsed,
-    complain,
-    expand_parallel,
-    mend,
-    parse,
-    resolve_name,
-    unknown_tool,
-    unwrap,
-)
+from toolkit.calls.complaints import complain, unknown_tool
+from toolkit.calls.mending import mend
+from toolkit.calls.parsing import Parsed, expand_parallel, parse, resolve_name, unwrap
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 JSON_VALUES = st.recursive(

@@ -20,9 +20,8 @@ import pytest
 import toolkit
 from toolkit import RunResult, ScriptedModel, ToolCall, ToolError, ToolRegistry, Verdict
 from toolkit.audit import AuditLog, verify
-from toolkit.calls.policy import pending_call
 from toolkit.events import Event
-from toolkit.runs.loop import Run
+from toolkit.messages import PendingCall
 
 Runner = Callable[..., RunResult]
 ROOT = Path(__file__).parents[1]
@@ -30,8 +29,11 @@ ROOT = Path(__file__).parents[1]
 
 def begin(audit: AuditLog, run_id: str, calls: Any) -> None:
     """Tell the audit that calls start, each given with its tool."""
-    run = Run(run_id, ())
-    audit.began(run_id, 0, [pending_call(call, tool, run) for call, tool in calls])
+    pending = [
+        PendingCall(call.id, call.name, call.arguments, permission=tool.permission)
+        for call, tool in calls
+    ]
+    audit.began(run_id, 0, pending)
 
 
 def look(key: str = "") -> str:
@@ -128,7 +130,7 @@ def test_the_lines_of_a_run(run: Runner, path: Path) -> None:
     assert {line["run_id"] for line in lines} == {result.run.id}
     assert [line["turn"] for line in lines] == [1, 1, 1, 1, 2, 2, 2]
     assert [line["number"] for line in lines] == list(range(1, 8))
-    assert lines[0]["arguments"] == {"key": "2"}
+    assert lines[0]["arguments"] == {"key": "2", "fails": False}
     assert (lines[0]["tool_name"], lines[0]["permission"], lines[5]["permission"]) == (
         "put",
         "write",
@@ -275,7 +277,7 @@ def test_a_disk_that_is_full_amid_a_line_breaks_no_chain(path: Path) -> None:
 @pytest.mark.parametrize("given", [True, 7, b"audit.jsonl", ["a"]], ids=repr)
 def test_what_is_no_audit_is_refused_before_the_run(given: Any, run: Runner) -> None:
     model = ScriptedModel([])
-    with pytest.raises(TypeError, match="audit is a path or an AuditLog, not "):
+    with pytest.raises(TypeError, match="audit must be a path or an AuditLog, not "):
         run("go", model=model, tools=of(put), audit=given)
     assert model.requests == []
 

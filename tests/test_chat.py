@@ -643,7 +643,10 @@ LIMA, BONN = (
     ("forecast", {"place": "Lima"}, "sun in Lima"),
     ("forecast", {"place": "Bonn"}, "sun in Bonn"),
 )
-NOON, NOON_CET = ("clock", {}, "noon UTC"), ("clock", {"zone": "CET"}, "noon CET")
+NOON, NOON_CET = (
+    ("clock", {"zone": "UTC"}, "noon UTC"),
+    ("clock", {"zone": "CET"}, "noon CET"),
+)
 
 RUN_AS_CALLED = {
     "ids_every_turn_the_same": [LIMA, BONN],

@@ -281,8 +281,8 @@ WRONG: dict[str, tuple[list[str], str]] = {
         ["replay", "nothing.json"],
         "There is no file 'nothing.json'.",
     ),
-    "a file that is no run": (["trace", "desk_tools.py"], "no saved run"),
-    "a file that is no text": (["trace", "bytes.json"], "no saved run"),
+    "a file that is no run": (["trace", "desk_tools.py"], "not a saved run"),
+    "a file that is no text": (["trace", "bytes.json"], "not a saved run"),
     "a file that is no Python": (
         ["lint", "broken_tools.py"],
         "'broken_tools.py' failed while it was imported: SyntaxError",

@@ -13,7 +13,6 @@ from helpers import encode as encode_for
 from toolkit import (
     Message,
     Reply,
-    Run,
     ScriptedModel,
     ToolCall,
     ToolRegistry,
@@ -211,9 +210,12 @@ def test_a_conversation_goes_out_whole(wire: str, messages: list[Message]) -> No
 @pytest.mark.parametrize("messages", CONVERSATIONS.values(), ids=CONVERSATIONS)
 def test_replies_come_back_as_they_were(wire: str, messages: list[Message]) -> None:
     dialect, _, answered = WIRES[wire]
-    toolset, run = ToolRegistry(TOOLS).snapshot(), Run("r", (USER,))
+    toolset = ToolRegistry(TOOLS).snapshot()
     bodies = answered(json.loads(json.dumps(encode_for(dialect, messages, TOOLS))))
-    replies = [receive(dialect.decode(body), run, toolset).message for body in bodies]
+    replies = [
+        receive(dialect.decode(body), toolset, used_ids=set(), seed="r").message
+        for body in bodies
+    ]
     assert said(replies) == said(
         [message for message in messages if message.role == "assistant"]
     )

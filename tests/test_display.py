@@ -78,7 +78,7 @@ def test_a_result_shows_its_calls_and_runs_no_script() -> None:
     assert "script" not in page.tags
     assert page.texts["name"] == ["  turn 1", "✓ echo", "  turn 2"]
     assert page.texts["dd"] == [
-        f'{{"text":"{HOSTILE}"}}',
+        f'{{"text":"{HOSTILE}","times":1}}',
         HOSTILE,
         f"It says {HOSTILE}.",
     ]

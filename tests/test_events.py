@@ -254,7 +254,7 @@ def test_several_sinks_hear_a_run(run: Runner) -> None:
     two: list[Event] = []
     run("q", model=script(), tools=tools(), on_event=[one.append, two.append])
     assert one == two != []
-    with pytest.raises(TypeError, match="on_event is a function, not int"):
+    with pytest.raises(TypeError, match="on_event must be a function, not int"):
         run("q", model=script(), tools=tools(), on_event=[one.append, 3])
 
 

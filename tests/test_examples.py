@@ -37,7 +37,7 @@ def run_example(name: str, *arguments: str) -> str:
         pytest.param(
             (),
             [
-                "'here': 27, 'there': 4",
+                "'here': 27.0, 'there': 4.0",
                 "'difference': -23.0",
                 "wear a warm coat and boots.",
             ],
@@ -45,7 +45,7 @@ def run_example(name: str, *arguments: str) -> str:
         ),
         pytest.param(
             ("London", "Cairo"),
-            ["'here': 16, 'there': 35", "19 degrees warmer", "sunglasses."],
+            ["'here': 16.0, 'there': 35.0", "19 degrees warmer", "sunglasses."],
             id="warm",
         ),
     ],

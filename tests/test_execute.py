@@ -110,7 +110,7 @@ def test_a_record_tells_what_the_tool_got() -> None:
         of(add),
         ToolCall("c1", "add", raw='{"a": 2, "b": null,}'),
     ).calls
-    assert (call.arguments, call.value, call.verdict) == ({"a": 2}, 3, "")
+    assert (call.arguments, call.value, call.verdict) == ({"a": 2, "b": 1}, 3, "")
     assert set(call.repairs) == {"trailing_comma", "null_default"}
 
 
@@ -1118,7 +1118,7 @@ def test_who_approves_sees_what_will_run(run: Runner, raw: str) -> None:
         ToolCall("c1", "functions.pay", raw=raw),
         approve=approve,
     )
-    assert seen == [("pay", {"sums": [5, 6]})]
+    assert seen == [("pay", {"sums": [5, 6], "note": ""})]
     assert paid == [[5, 6]]
 
 

@@ -34,19 +34,19 @@ from toolkit.runs.loop import (
     CallModel,
     CallTools,
     Stop,
-    Turn,
     advance,
     close,
     next_step,
-    waiting,
 )
+from toolkit.runs.state import Turn
 
 USER = Message("user", "q")
 YES, NO, LATER = Verdict("approve"), Verdict("deny", "too dear"), Verdict("defer")
 
 
-def gate(call: ToolCall) -> bool:
-    return call.name == "pay"
+def held(*calls: ToolCall) -> dict[str, str]:
+    """The digests of those calls that need a verdict here."""
+    return {call.id: call.digest for call in calls if call.name == "pay"}
 
 
 def asked(*calls: ToolCall, text: str = "") -> Message:
@@ -58,7 +58,8 @@ def answered(*results: ToolResult) -> Message:
 
 
 def run_of(*messages: Message, **state: Any) -> Run:
-    return Run("r", (USER, *messages), **state)
+    run = Run("r", (USER, *messages), **state)
+    return replace(run, held=held(*run.open_calls)) if not run.held else run
 
 
 LOOK, PAY, PAY2 = (
@@ -108,7 +109,7 @@ ASKS = {
 
 @pytest.mark.parametrize(("run", "tool_choice"), ASKS.values(), ids=ASKS)
 def test_the_model_is_asked(run: Run, tool_choice: str) -> None:
-    assert next_step(run, gate) == CallModel(run.messages, tool_choice)
+    assert next_step(run) == CallModel(run.messages, tool_choice)
 
 
 OVER = {
@@ -145,7 +146,7 @@ OVER = {
 
 @pytest.mark.parametrize(("run", "reason"), OVER.values(), ids=OVER)
 def test_the_run_is_over(run: Run, reason: str) -> None:
-    assert next_step(run, gate) == Stop(reason)
+    assert next_step(run) == Stop(reason)
 
 
 REFUSED_CALLS = {
@@ -172,7 +173,7 @@ def test_calls_past_a_limit_are_answered_unexecuted(
     state: dict[str, Any], reason: str
 ) -> None:
     run = run_of(asked(LOOK, PAY), **state)
-    step = next_step(run, gate)
+    step = next_step(run)
     assert isinstance(step, Stop)
     assert step.reason == reason
     after = advance(run, step)
@@ -183,7 +184,7 @@ def test_calls_past_a_limit_are_answered_unexecuted(
         ("p", True, "not_run"),
     ]
     assert after.stopped == reason
-    assert next_step(after, gate) == Stop(reason)
+    assert next_step(after) == Stop(reason)
 
 
 CALLS = {
@@ -231,13 +232,13 @@ CALLS = {
 
 @pytest.mark.parametrize(("run", "step"), CALLS.values(), ids=CALLS)
 def test_calls_are_run_or_wait(run: Run, step: Any) -> None:
-    assert next_step(run, gate) == step
+    assert next_step(run) == step
 
 
 def test_next_step_changes_nothing() -> None:
     run = run_of(asked(LOOK, PAY), turns=1)
     before = copy.deepcopy(run)
-    next_step(run, gate)
+    next_step(run)
     assert run == before
 
 
@@ -273,8 +274,8 @@ def test_a_verdict_dies_with_its_batch() -> None:
     assert after.verdicts == {}
     assert after.decided == {"p": YES}
     # The model sends the same id again: what was approved once does not cover it.
-    again = advance(after, CallModel(after.messages), Reply(asked(PAY)))
-    assert next_step(again, gate) == AskApproval((PAY,))
+    again = advance(after, CallModel(after.messages), Reply(asked(PAY)), held=[PAY])
+    assert next_step(again) == AskApproval((PAY,))
 
 
 def test_a_verdict_dies_with_a_closed_batch() -> None:
@@ -286,7 +287,7 @@ def test_verdicts_are_added() -> None:
     run = run_of(asked(PAY, PAY2), turns=1, verdicts={"p": YES})
     after = advance(run, AskApproval((PAY2,)), {"p2": NO, "a stranger": YES})
     assert after.verdicts == {"p": YES, "p2": NO.on(PAY2)}
-    assert after.held == {"p2": PAY2.digest}
+    assert after.held == held(PAY, PAY2)
 
 
 def test_a_verdict_holds_for_one_call() -> None:
@@ -295,10 +296,10 @@ def test_a_verdict_holds_for_one_call() -> None:
     assert elsewhere.on(PAY2).decision == "deny"
 
 
-def test_what_is_held_stays_held_under_any_gate() -> None:
+def test_a_held_call_waits() -> None:
     run = run_of(asked(PAY), turns=1, held={"p": PAY.digest})
-    assert next_step(run, lambda call: False) == AskApproval((PAY,))
-    assert waiting(run, lambda call: False) == (PAY,)
+    assert next_step(run) == AskApproval((PAY,))
+    assert run.waiting == (PAY,)
 
 
 MISMATCHES = {
@@ -331,7 +332,7 @@ def test_a_pause_is_no_end() -> None:
 
 def test_who_waits() -> None:
     run = run_of(asked(LOOK, PAY, PAY2), turns=1, verdicts={"p": NO, "p2": LATER})
-    assert waiting(run, gate) == (PAY2,)
+    assert run.waiting == (PAY2,)
 
 
 # close
@@ -366,7 +367,7 @@ def play(
     """The run after replies with these calls and these results; it ends early where the loop says so."""
     run = Run("r", (USER,), max_turns=100, limits=limits or Limits(), exempt=exempt)
     for calls, results in batches:
-        step = next_step(run, gate)
+        step = next_step(run)
         if isinstance(step, Stop):
             return run
         run = advance(run, step, Reply(asked(*calls)))

@@ -117,7 +117,7 @@ def test_only_what_reads_is_run(run: Runner, world: World) -> None:
     assert [call.id for call in result.plan.calls] == ["b", "c", "d"]
     assert (
         str(result.plan)
-        == '1. put({"key":"2"})\n2. pay({"key":"3"})\n3. put_async({"key":"4"})'
+        == '1. put({"key":"2","times":1})\n2. pay({"key":"3"})\n3. put_async({"key":"4"})'
     )
 
 
@@ -172,9 +172,9 @@ def test_arguments_are_carried_out_as_they_were_understood(
         "ok",
     ]
     plan = make_plan(world, run, *replies).plan
-    assert str(plan) == '1. put({"key":"x"})'
+    assert str(plan) == '1. put({"key":"x","times":1})'
     loaded = RunResult.from_json(make_plan(world, run, *replies).to_json()).plan
-    assert loaded.calls[0].arguments == {"key": "x"}
+    assert loaded.calls[0].arguments == {"key": "x", "times": 1}
     assert [result.content for result in loaded.apply(tools=world.registry)] == [
         "put x"
     ]
@@ -309,7 +309,7 @@ def test_tools_that_are_not_there(run: Runner, world: World) -> None:
     plan = RunResult.from_json(text).plan
     with pytest.raises(
         ApprovalError,
-        match=r"calls \['pay', 'put', 'put_async'\], but tools= does not hold them",
+        match=r"calls \['pay', 'put', 'put_async'\], but tools= does not have them",
     ):
         plan.apply()  # the global registry
     with pytest.raises(ApprovalError, match=r"calls \['pay'\], but"):
@@ -419,7 +419,7 @@ from toolkit import ToolRegistry
 from toolkit.errors import ApprovalError, StoreError
 from toolkit.store import SQLiteStore
 store, tools = SQLiteStore(sys.argv[1]), ToolRegistry()
-def put(key: str) -> str:
+def put(key: str, times: int = 1) -> str:
     "Put."
     with open(sys.argv[2], "a") as file:
         file.write(key + "\\n")

@@ -719,7 +719,7 @@ def test_a_run(run: Runner, texts: Sequence[str], structured: bool) -> None:
     )
     assert (result.text, result.stop_reason) == ("It is 5 °C.", "answered")
     assert [(call.name, dict(call.arguments)) for call in result.calls] == [
-        ("weather", {"city": "Köln"})
+        ("weather", {"city": "Köln", "unit": "C"})
     ]
     assert (result.run.usage.input_tokens, result.run.turns) == (18, 2)
     first, second = model.bodies

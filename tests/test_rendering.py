@@ -29,7 +29,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, SecretStr, field_serializer
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
-from toolkit.calls.rendering import explain, redact, render
+from toolkit.calls.redaction import redact
+from toolkit.calls.rendering import explain, render
 from toolkit.errors import ToolError
 
 

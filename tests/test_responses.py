@@ -251,7 +251,7 @@ def test_items_are_echoed_in_their_places() -> None:
     ]
     assert items(*result.messages[1:-1]) == [reasoning, message, *calls, *results]
     assert [call.arguments for call in result.calls] == [
-        {"place": "Köln"},
+        {"place": "Köln", "days": 1},
         {"place": "Lima", "days": 3},
     ]
 

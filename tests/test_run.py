@@ -168,11 +168,11 @@ async def later(*_: Any) -> None: ...
 
 
 REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
-    "no turns": ({"max_turns": 0}, ValueError, "max_turns=0"),
-    "turns below none": ({"max_turns": -1}, ValueError, "max_turns=-1"),
-    "half a turn": ({"max_turns": 2.5}, ValueError, r"max_turns=2\.5"),
-    "turns that are none": ({"max_turns": None}, ValueError, "max_turns=None"),
-    "a true turn": ({"max_turns": True}, ValueError, "max_turns=True"),
+    "no turns": ({"max_turns": 0}, ValueError, "not 0"),
+    "turns below none": ({"max_turns": -1}, ValueError, "not -1"),
+    "half a turn": ({"max_turns": 2.5}, ValueError, r"not 2\.5"),
+    "turns that are none": ({"max_turns": None}, ValueError, "not None"),
+    "a true turn": ({"max_turns": True}, ValueError, "not True"),
     "a choice of no tool": ({"tool_choice": "lok"}, ValueError, "'lok'"),
     "a choice of another kind": (
         {"tool_choice": {"name": "look"}},
@@ -196,18 +196,22 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a sink that is awaited": (
         {"on_event": later},
         TypeError,
-        "on_event is a plain function",
+        "on_event must be a plain function",
     ),
     "a store that is none": (
         {"store": True},
         TypeError,
-        "store is a RunStore .* extra_body",
+        "store must be a RunStore .* extra_body",
     ),
-    "a flag that is none": ({"cancel": True}, TypeError, "cancel is a threading.Event"),
+    "a flag that is none": (
+        {"cancel": True},
+        TypeError,
+        "cancel must be a threading.Event",
+    ),
     "a retriever that is awaited": (
         {"retrieve": later},
         TypeError,
-        "retrieve is a plain function",
+        "retrieve must be a plain function",
     ),
     "instructions of another kind": (
         {"instructions": ["be brief"]},
@@ -927,12 +931,13 @@ def test_a_verdict_on_a_run_that_is_over_is_refused(
 )
 def test_an_odd_verdict_does_not_run_it(run: Runner, resume: Runner, odd: Any) -> None:
     till = Till()
-    resume(
-        paused(run, till),
-        {"c1": odd, "c2": odd},
-        model=ScriptedModel(["so"]),
-        tools=till.tools,
-    )
+    with pytest.raises(ApprovalError, match=r"not verdicts.*'c1'"):
+        resume(
+            paused(run, till),
+            {"c1": odd, "c2": odd},
+            model=ScriptedModel(["so"]),
+            tools=till.tools,
+        )
     assert not till.paid
 
 
@@ -1046,7 +1051,7 @@ def test_the_json_of_a_run_has_a_version_and_no_python_in_it(run: Runner) -> Non
     result = run("q", model=ScriptedModel([ask("make"), "so"]), tools=[make])
     assert isinstance(result.calls[0].value, Thing)
     saved = json.loads(result.to_json())
-    assert saved["version"] == 1
+    assert saved["version"] == 2
     again = RunResult.from_json(result.to_json())
     assert again == result
     assert (again.calls[0].value, again.calls[0].content) == (None, '{"x":1}')
@@ -1054,7 +1059,7 @@ def test_the_json_of_a_run_has_a_version_and_no_python_in_it(run: Runner) -> Non
 
 def test_an_id_is_no_saved_run(resume: Runner) -> None:
     with pytest.raises(
-        ValueError, match=r"no saved run, since it is no JSON.* an id with store="
+        ValueError, match=r"not a saved run, because it is not JSON.* an id with store="
     ):
         resume("run-1", model=ScriptedModel([]), tools=[])
 
@@ -1461,7 +1466,7 @@ def test_a_forced_tool_is_shown(run: Runner) -> None:
 @pytest.mark.parametrize("retrieve", [0, -1, 2.5, "three", True])
 def test_what_is_no_retriever_is_refused_at_once(run: Runner, retrieve: Any) -> None:
     model = ScriptedModel(["so"])
-    with pytest.raises(ValueError, match="retrieve="):
+    with pytest.raises(ValueError, match="retrieve must be"):
         run("q", model=model, tools=many(), retrieve=retrieve)
     assert not model.requests
 
@@ -1475,14 +1480,16 @@ async def choose_later(messages: Any, tools: Any) -> Any:
     ("retrieve", "told"),
     [
         pytest.param(
-            choose_later, "retrieve is a plain function", id="a coroutine function"
+            choose_later, "retrieve must be a plain function", id="a coroutine function"
         ),
         pytest.param(
             lambda messages, tools: [tool.name for tool in tools],
-            r"retrieve= gave \['tool_0'",
+            r"retrieve= returned \['tool_0'",
             id="names",
         ),
-        pytest.param(lambda messages, tools: None, "retrieve= gave None", id="nothing"),
+        pytest.param(
+            lambda messages, tools: None, "retrieve= returned None", id="nothing"
+        ),
     ],
 )
 def test_a_retriever_that_is_none_is_told(

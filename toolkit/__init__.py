@@ -41,8 +41,8 @@ from toolkit.run import (
     resume,
     run_agent_with_tools,
 )
-from toolkit.runs.loop import Run
 from toolkit.runs.results import RunResult
+from toolkit.runs.state import Run
 from toolkit.tools.decorator import tool
 from toolkit.tools.registry import ToolRegistry
 from toolkit.tools.tool import Tool, ToolParameter

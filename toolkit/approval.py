@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any, TextIO, get_args
 
+from toolkit.calls.policy import Approver
 from toolkit.messages import SENSITIVE, Permission, ToolCall, Verdict, copied
-from toolkit.runs.context import Approver
 
 Where = Callable[[Mapping[str, Any]], Any]
 """A claim about the arguments of a call. One that raises decides nothing: the call waits."""

@@ -21,11 +21,11 @@ from typing import Any
 
 from toolkit.audit.locks import locked_file
 from toolkit.calls import threads
-from toolkit.calls.protocols import RunStore
 from toolkit.errors import RunExists, ToolkitError
 from toolkit.messages import Reply, whole_characters
 from toolkit.models.model import find_model, refuse_strangers
 from toolkit.run import resume, run_agent_with_tools
+from toolkit.runs.protocols import RunStore
 from toolkit.runs.results import RunResult
 from toolkit.tools.registry import registry_of
 from toolkit.tools.request import LanguageModel, Request

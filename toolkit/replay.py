@@ -9,8 +9,8 @@ from toolkit.errors import ReplayError
 from toolkit.messages import Message, Reply, ToolCall, Usage, Verdict
 from toolkit.models.scripted import ScriptedModel
 from toolkit.runs import loop
-from toolkit.runs.loop import Run, Turn
 from toolkit.runs.results import RunResult
+from toolkit.runs.state import Run, Turn
 
 
 def replay(recorded: RunResult | Run | str) -> Run:
@@ -22,15 +22,13 @@ def replay(recorded: RunResult | Run | str) -> Run:
     """
     was = _run_of(recorded)
     run = _beginning(was)
-    while not isinstance(
-        step := loop.next_step(run, lambda call: _is_gated(was, call)), loop.Stop
-    ):
+    while not isinstance(step := loop.next_step(run), loop.Stop):
         outcome = _outcome(was, run, step)
         if (
             outcome is None
         ):  # the record ends here: the process ended, or the run was interrupted
             return _compared(replace(run, stopped=was.stopped), was)
-        run = loop.advance(run, step, outcome)
+        run = loop.advance(run, step, outcome, held=_held(was, outcome))
         if run.messages != was.messages[: len(run.messages)]:
             raise ReplayError(
                 f"Step {type(step).__name__} of turn {run.turns} did not come out as recorded."
@@ -72,8 +70,16 @@ def _beginning(was: Run) -> Run:
     )  # fmt: skip
 
 
-def _is_gated(was: Run, call: ToolCall) -> bool:
-    return call.id in was.held or call.id in was.verdicts or call.id in was.decided
+def _held(was: Run, outcome: Any) -> list[ToolCall]:
+    """The calls of a reply that needed a verdict when the run was recorded."""
+    if not isinstance(outcome, Reply):
+        return []
+    decided = {*was.held, *was.verdicts, *was.decided}
+    return [
+        replace(call, arguments=was.validated.get(call.id, call.arguments))
+        for call in outcome.message.tool_calls
+        if call.id in decided
+    ]
 
 
 def _outcome(was: Run, run: Run, step: loop.Step) -> Any:

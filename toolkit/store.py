@@ -23,8 +23,8 @@ from typing import Any, get_args
 from toolkit.audit.locks import lock_byte, unlock_byte
 from toolkit.errors import RunExists, StoreError
 from toolkit.messages import PendingCall, ToolResult
-from toolkit.runs.loop import Run, StopReason, waiting
 from toolkit.runs.results import RunResult, as_plain, reader
+from toolkit.runs.state import Run, StopReason
 
 # One entry per version of the file; a file of an older version is brought up by those after its own. A number is never
 # used again (AUTOINCREMENT): it is the lease of its run.
@@ -153,7 +153,7 @@ class SQLiteStore:
             raise StoreError(
                 f"The run {run_id!r} has come to no end ({status!r}). Go on with resume({run_id!r}, …)."
             )
-        return RunResult(run, status, waiting(run, lambda call: False))  # type: ignore[arg-type]
+        return RunResult(run, status, run.waiting)  # type: ignore[arg-type]
 
     def waiting(self) -> list[RunResult]:
         """The runs that wait for a verdict, the oldest first."""

@@ -26,7 +26,6 @@ import pages
 
 from toolkit import Model, RunResult, ToolRegistry, Verdict, resume
 from toolkit.errors import StoreError
-from toolkit.runs.loop import waiting
 from toolkit.store import SQLiteStore, StoredRun
 
 _log = logging.getLogger("approval_web")
@@ -142,12 +141,9 @@ class Approvals:
     def _read(self, line: StoredRun) -> RunResult:
         """A run as it is now, which may be further on than its line in the list."""
         run = self.store.load(line.id)
-        open_calls = (
-            waiting(run, lambda call: False)
-            if line.status == "awaiting_approval"
-            else ()
-        )
-        return RunResult(run, line.status, open_calls)  # type: ignore[arg-type]  # also "running", "stopped"
+        is_paused = line.status == "awaiting_approval"
+        waiting = run.waiting if is_paused else ()
+        return RunResult(run, line.status, waiting)  # type: ignore[arg-type]  # also "running", "stopped"
 
 
 class Sessions:

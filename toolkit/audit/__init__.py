@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from toolkit.audit.locks import locked_file
-from toolkit.calls.rendering import redact_secrets
+from toolkit.calls.redaction import redact_secrets
 from toolkit.messages import PendingCall, ToolResult
 
 _log = logging.getLogger("toolkit.audit")

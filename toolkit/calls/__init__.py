@@ -1,7 +1,8 @@
-"""One batch of calls: parse, validate, permit, run, render."""
+"""One batch of calls: parse, validate, permit, execute, render."""
 
 from toolkit.calls import single
 from toolkit.tools.registry import ToolRegistry
 
-# Tools know nothing of calls; importing this folder gives `ToolRegistry.call` its runner.
+# Tools know nothing of calls. Importing this folder, as `import toolkit` does, gives
+# `ToolRegistry.call` what runs a single call.
 ToolRegistry.runner = single

@@ -1,20 +1,15 @@
 """What a model sent, read carefully: text to arguments, or a reason.
 
-Everything here reads untrusted input: nothing is evaluated, no reader raises, the work is bounded. Validation stands
-in the middle: `parse` and `unwrap` come before it, `mend` and `complain` after it has failed.
+Everything here reads untrusted input: nothing is evaluated, no reader raises, the work is bounded.
 """
 
 from __future__ import annotations
 
-import functools
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from copy import deepcopy
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
-from operator import getitem
 from typing import Any
 
 from toolkit.messages import whole_characters
@@ -38,27 +33,8 @@ _WRAPPERS = {
 }
 _NAME_KEYS = {"name", "tool", "tool_name", "function", "function_name"}
 _SCHEMA_KEYS = {"type", "required", "additionalProperties", "$schema", "id"}
-_ARRAY_ERRORS = (
-    "list_type",
-    "tuple_type",
-    "set_type",
-    "deque_type",
-    "sequence_str",
-)  # how their names end
-_OBJECT_ERRORS = (
-    "dict_type",
-    "model_type",
-    "model_attributes_type",
-    "dataclass_type",
-    "counter_type",
-)
-_WANTED = {
-    list: _ARRAY_ERRORS,
-    dict: _OBJECT_ERRORS,
-    int: ("type_integer", "type_number"),
-    float: ("type_number",),
-    bool: ("type_boolean",),
-}
+
+
 _WORDS = {"True": "true", "False": "false", "None": "null", ",": ""}
 _ESCAPES = {"\\'": "'", "\\x": "\\u00", '"': '\\"'} | {
     chr(code): f"\\u{code:04x}" for code in range(32)
@@ -104,7 +80,7 @@ def parse(raw: object, *, truncated: bool = False) -> Parsed:
     if type(value) is dict:
         return Parsed(value)
     try:
-        value, repairs = _read(_text(raw).lstrip("\ufeff"))
+        value, repairs = read_json(_text(raw).lstrip("\ufeff"))
     except Exception as error:  # too deep a text, or an object of some SDK, whose methods raise what they like
         return Parsed(
             {},
@@ -114,7 +90,7 @@ def parse(raw: object, *, truncated: bool = False) -> Parsed:
         )
     if isinstance(value, dict) or (value in (None, []) and not truncated):
         return Parsed(value or {}, repairs)
-    problem = f"The arguments are {_shown(value)}, which is no JSON object. Send one that names the parameters."
+    problem = f"The arguments are {json_excerpt(value)}, which is no JSON object. Send one that names the parameters."
     return Parsed({}, repairs, _CUT_OFF if truncated else problem, value)
 
 
@@ -127,7 +103,7 @@ def _text(raw: object) -> str:
     )
 
 
-def _read(text: str) -> tuple[Any, tuple[str, ...]]:
+def read_json(text: str) -> tuple[Any, tuple[str, ...]]:
     """The one JSON value of a text (None if blank) and what was mended. ValueError says why there is none."""
     import pydantic_core
 
@@ -241,187 +217,14 @@ def _is_schema(value: Any, schema: Any) -> bool:
     )
 
 
-def mend(
-    arguments: Object,
-    errors: Errors,
-    properties_with_default: Collection[str],
-    parameters: Schema | None = None,
-) -> tuple[Object, tuple[str, ...]] | None:
-    """Mend what validation refused and what has one reading; None where there is nothing of that kind.
-
-    `errors` is pydantic's `ValidationError.errors(include_url=False)` for `arguments`, which stay untouched. Mended are
-    the JSON text of an array or object where one was wanted and no string allowed, and a null that stands for "the
-    default": its key is left out. A nested null needs the tool's JSON Schema as `parameters`, which tells a property
-    that may be missing from an entry of a free map. The caller validates again, for text in text up to three times,
-    and tells the first errors if that fails.
-    """
-    refused: dict[Path, list[str]] = {}
-    for error in errors:
-        if path := _path(arguments, error):
-            refused.setdefault(path, []).append(error["type"])
-    mended, names = deepcopy(arguments), set()
-    for (*parents, last), kinds in refused.items():
-        node: Any = functools.reduce(getitem, parents, mended)  # type: ignore[arg-type]
-        if node[last] is None:
-            if last in (
-                _optional(node, parameters) if parents else properties_with_default
-            ):
-                del node[last]
-                names.add("null_default")
-        elif (value := _contained(node[last], kinds)) is not None:
-            node[last] = value
-            names.add("json_text")
-    return (mended, tuple(sorted(names))) if names else None
-
-
-def _path(arguments: Any, error: Mapping[str, Any]) -> Path:
-    """Where the text or null that an error refuses stands, () if nowhere; union members' labels are passed over."""
-    path, node, given = Path(), arguments, error["input"]
-    for part in error["loc"]:
-        with suppress(LookupError, TypeError):
-            node = node[part]
-            path = (*path, part)
-    return path if (given is None or isinstance(given, str)) and node == given else ()
-
-
-def _optional(node: Any, schema: Any) -> set[str]:
-    """The keys that may be missing from an object, by those parts of a schema that know all of its keys."""
-    parts = (
-        schema.values()
-        if isinstance(schema, Mapping)
-        else schema
-        if isinstance(schema, list)
-        else ()
-    )
-    found = set[str]().union(*(_optional(node, part) for part in parts))
-    known = schema.get("properties") if isinstance(schema, Mapping) else None
-    if (
-        isinstance(known, Mapping)
-        and isinstance(node, dict)
-        and node.keys() <= known.keys()
-    ):
-        found |= known.keys() - schema.get("required", ())
-    return found
-
-
-def _contained(text: str, kinds: list[str]) -> Any:
-    """The JSON value in a text, if one of its kind was wanted and no rule refused a text whose type was welcome.
-
-    Scalars are met here only where somebody wrote the schema: pydantic reads them out of text itself.
-    """
-    judged = any(
-        kind.startswith(("string_too", "string_pattern", "value_error", "assertion"))
-        for kind in kinds
-    )
-    with suppress(ValueError, RecursionError):
-        value = _read(text)[0]
-        ends = _WANTED.get(type(value), ())
-        return (
-            value if not judged and any(kind.endswith(ends) for kind in kinds) else None
-        )
-    return None
-
-
-def complain(
-    name: str, errors: Errors, parameters: Schema, attempts_left: int | None = None
-) -> str:
-    """The errors of one call as a short text for the model: each field, what was expected, what came.
-
-    `errors` is as for `mend`; an entry without `loc` is told by its `msg` alone, so that `{"msg": parsed.problem}`
-    tells of what could not be read. The known parameters follow, and how many attempts are left. At most 8 fields and
-    2,000 characters.
-    """
-    fields: dict[Path, list[Mapping[str, Any]]] = {}
-    for error in errors[:100]:
-        fields.setdefault(_field(error, parameters), []).append(error)
-    properties, required = (
-        parameters.get("properties") or {},
-        parameters.get("required") or (),
-    )
-    missing = [
-        str(path[0])
-        for path, group in fields.items()
-        if group[0].get("type") == "missing" and len(path) == 1
-    ]
-    lines = [
-        _complaint(path, group, missing or list(properties))
-        for path, group in list(fields.items())[:8]
-    ]
-    known = [
-        f"{key} ({'|'.join(types_of(schema, parameters)) or 'any'}{', required' if key in required else ''})"
-        for key, schema in properties.items()
-    ]
-    told, listed = _clip("\n".join(lines), 1300), _clip(", ".join(known) or "none", 500)
-    return f"Invalid arguments for {name}:\n{told}\nParameters: {listed}.{_attempts(attempts_left)}"
-
-
-def _field(error: Mapping[str, Any], parameters: Schema) -> Path:
-    """The error's location without the labels that pydantic gives to members of a union."""
-    location, labels = (
-        tuple(error.get("loc", ())),
-        {"int", "float", "str", "bool", *parameters.get("$defs", ())},
-    )
-    return location[:1] + tuple(
-        part for part in location[1:] if part not in labels and "[" not in str(part)
-    )
-
-
-def _complaint(path: Path, group: Errors, rivals: list[str]) -> str:
-    kind, field = group[0].get("type"), _clip(".".join(map(str, path)), 100)
-    if kind == "missing":
-        return f"- {field}: required, but missing"
-    if kind == "extra_forbidden":
-        near = rivals if len(rivals) == 1 else get_close_matches(field, rivals, 1)
-        return f"- {field}: unexpected{f'; did you mean {near[0]}?' if near and len(path) == 1 else ''}"
-    expected = " or ".join(dict.fromkeys(map(_expectation, group))).replace(
-        " or expected ", " or "
-    )
-    return (
-        f"- {field}: {_clip(expected, 400)}; got {_shown(group[0].get('input'))}"
-        if path
-        else f"- {expected}"
-    )
-
-
-def _expectation(error: Mapping[str, Any]) -> str:
-    kind = str(error.get("type"))
-    if kind.endswith(_ARRAY_ERRORS + _OBJECT_ERRORS):
-        return (
-            "expected an array"
-            if kind.endswith(_ARRAY_ERRORS)
-            else "expected an object"
-        )
-    message = str(error.get("msg", ""))
-    return re.sub(
-        r"\AInput should be (.*?)(, (unable to|got a) .*)?\Z",
-        r"expected \1",
-        message,
-        flags=re.DOTALL,
-    )
-
-
-def _shown(value: Any) -> str:
-    return _clip(
+def json_excerpt(value: Any) -> str:
+    return clipped(
         whole_characters(json.dumps(value, ensure_ascii=False, default=str)), 60
     )
 
 
-def _clip(text: str, most: int) -> str:
+def clipped(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
-
-
-def _attempts(left: int | None) -> str:
-    return "" if left is None else f"\nAttempts left: {left}."
-
-
-def unknown_tool(
-    name: str, known: Sequence[str], attempts_left: int | None = None
-) -> str:
-    """The answer to a call of a tool that is not there: the wrong name, the nearest names, then all others."""
-    near = get_close_matches(_clip(name, 64), known, 3, 0.5)
-    guess = f" Did you mean {' or '.join(near)}?" if near else ""
-    listed = _clip(", ".join(dict.fromkeys([*near, *known])), 600) or "none"
-    return f"There is no tool {_shown(name)}.{guess} Tools: {listed}.{_attempts(attempts_left)}"
 
 
 def resolve_name(name: str, known: Collection[str]) -> str | None:

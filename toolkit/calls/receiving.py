@@ -1,137 +1,88 @@
-"""What a reply asks for, made out: the names, ids and arguments of its calls."""
+"""The calls of a reply, understood: their tools by name, ids that are unique, arguments as objects."""
 
 from __future__ import annotations
 
-import contextlib
-import logging
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 from toolkit.calls import parsing
-from toolkit.messages import (
-    SENSITIVE,
-    Permission,
-    Reply,
-    ToolCall,
-    as_json,
-    with_own_id,
-)
-from toolkit.runs.loop import Run
-from toolkit.tools.schema import InvalidArguments
-from toolkit.tools.tool import Tool, Toolset
+from toolkit.messages import Limits, Reply, ToolCall, as_json, with_own_id
+from toolkit.tools.tool import Toolset
 
-_log = logging.getLogger("toolkit")
-_MENDING_ROUNDS = 3
+_LIMITS = Limits()
 
 
 def receive(
-    reply: Reply, run: Run, tools: Toolset, asked: frozenset[Permission] = SENSITIVE
+    reply: Reply,
+    tools: Toolset,
+    *,
+    used_ids: set[str],
+    seed: str,
+    limits: Limits = _LIMITS,
 ) -> Reply:
-    """Read the calls of a reply: names resolved, ids unique in the run, arguments out of their text and wrappers.
+    """Return the reply with its calls as they were understood.
 
-    `asked` are the tiers on which somebody decides: their calls are shown as they will run.
+    A call whose id is missing or in `used_ids` gets a new one, made from `seed`, so that a replay
+    makes the same. The ids are added to `used_ids`. Arguments that cannot be read leave a `problem`
+    on their call.
     """
     if not reply.message.tool_calls:
         return reply
-    used = {call.id for message in run.messages for call in message.tool_calls}
     calls: list[ToolCall] = []
-    most = run.limits.argument_chars
-    for sent in reply.message.tool_calls:
-        is_cut = reply.finish == "length" and sent is reply.message.tool_calls[-1]
-        for call in _read(sent, tools, asked, most, truncated=is_cut):
-            calls.append(with_own_id(call, used, f"{run.id}:{run.turns}:{len(calls)}"))
+    last = reply.message.tool_calls[-1]
+    for call in reply.message.tool_calls:
+        is_cut_off = reply.finish == "length" and call is last
+        for single in _single_calls(call, tools, limits.argument_chars, is_cut_off):
+            calls.append(with_own_id(single, used_ids, f"{seed}:{len(calls)}"))
     return replace(reply, message=replace(reply.message, tool_calls=tuple(calls)))
 
 
-def validate_call(call: ToolCall, tool: Tool) -> tuple[dict[str, Any], ToolCall]:
-    """The values for the tool, and the call as it was understood. Raises InvalidArguments with the first errors."""
-    if call.problem:
-        raise InvalidArguments(
-            [{"type": "unreadable", "loc": (), "msg": call.problem, "input": None}]
-        )
-    signature = tool.signature
-    tried, repairs, first = dict(call.arguments), call.repairs, None
-    for _ in range(_MENDING_ROUNDS + 1):
-        try:
-            values, unlisted = signature.validate(tried)
-        except InvalidArguments as error:
-            first = first or error
-            mended = parsing.mend(
-                tried, error.errors, signature.optional, tool.parameters
-            )
-            if mended is None:
-                break
-            tried, repairs = mended[0], (*repairs, *mended[1])
-        else:
-            if unlisted:
-                repairs = (*repairs, *(f"unlisted_key:{key}" for key in unlisted))
-                _log.warning(
-                    "call %s of %r has keys that its models do not list: %s",
-                    call.id,
-                    call.name,
-                    unlisted,
-                )
-            return values, call if repairs == call.repairs else replace(
-                call, arguments=tried, repairs=repairs
-            )
-    raise first or InvalidArguments([])
-
-
-def _read(
-    sent: ToolCall,
-    tools: Toolset,
-    asked: frozenset[Permission],
-    most: int,
-    *,
-    truncated: bool,
+def _single_calls(
+    call: ToolCall, tools: Toolset, max_chars: int, is_cut_off: bool
 ) -> Iterator[ToolCall]:
-    parsed = _parse(sent.raw, most, truncated)
-    name = tools.names.get(sent.name)
-    if name is None:
-        name = tools.names.get(
-            parsing.resolve_name(sent.name, tools.names) or "", sent.name
-        )
-    is_parallel = name not in tools and name.rpartition(".")[2] == "parallel"
-    if is_parallel and (inner := parsing.expand_parallel(parsed.arguments)):
-        for position, (inner_name, inner_raw) in enumerate(inner):
+    """The call with its arguments read, or the calls inside of a wrapper such as `multi_tool_use.parallel`."""
+    parsed = _parse(call.raw, max_chars, is_cut_off)
+    name = _tool_name(call.name, tools)
+    if name not in tools and name.rpartition(".")[2] == "parallel":
+        inner_calls = parsing.expand_parallel(parsed.arguments) or []
+        for position, (inner_name, inner_raw) in enumerate(inner_calls):
             raw = inner_raw if isinstance(inner_raw, str) else as_json(inner_raw)
-            call = ToolCall(
-                sent.id if position == 0 else "",
-                inner_name,
-                raw=raw,
-                repairs=("parallel",),
-            )
-            yield from _read(call, tools, asked, most, truncated=truncated)
-        return
+            call_id = call.id if position == 0 else ""
+            inner = ToolCall(call_id, inner_name, raw=raw, repairs=("parallel",))
+            yield from _single_calls(inner, tools, max_chars, is_cut_off)
+        if inner_calls:
+            return
     tool = tools.get(name)
     if tool is not None:
         parsed = parsing.unwrap(parsed, name, tool.parameters)
-    call = ToolCall(
-        sent.id,
-        name,
-        parsed.arguments,
-        sent.raw,
-        (*sent.repairs, *parsed.repairs),
-        parsed.problem,
+    yield replace(
+        call,
+        name=name,
+        arguments=parsed.arguments,
+        repairs=(*call.repairs, *parsed.repairs),
+        problem=parsed.problem,
     )
-    if tool is not None and tool.permission in asked:
-        with contextlib.suppress(InvalidArguments):
-            call = validate_call(call, tool)[1]  # who approves sees what will run
-    yield call
 
 
-def _parse(raw: Any, most: int, truncated: bool) -> parsing.Parsed:
-    size = (
-        len(raw)
-        if isinstance(raw, (str, bytes))
-        else len(str(raw))
-        if isinstance(raw, dict)
-        else 0
-    )
-    if size > most:
-        return parsing.Parsed(
-            {},
-            problem=f"The arguments are {size:,} characters long. Send {most:,} at most.",
+def _tool_name(name: str, tools: Toolset) -> str:
+    """The name of the tool that is meant, or the name as it was sent."""
+    known = tools.names.get(name)
+    if known is None:
+        resolved = parsing.resolve_name(name, tools.names) or ""
+        known = tools.names.get(resolved, name)
+    return known
+
+
+def _parse(raw: Any, max_chars: int, is_cut_off: bool) -> parsing.Parsed:
+    length = 0
+    if isinstance(raw, (str, bytes)):
+        length = len(raw)
+    elif isinstance(raw, dict):
+        length = len(str(raw))
+    if length > max_chars:
+        problem = (
+            f"The arguments are {length:,} characters long. Send {max_chars:,} at most."
         )
-    return parsing.parse(raw, truncated=truncated)
+        return parsing.Parsed({}, problem=problem)
+    return parsing.parse(raw, truncated=is_cut_off)

@@ -1,4 +1,4 @@
-"""Daemon threads that are used again, and one private event loop: where tools run without holding the process."""
+"""Where tools run: reused daemon threads that never keep the process alive, and one private event loop."""
 
 from __future__ import annotations
 
@@ -15,50 +15,45 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Job = tuple["Future[Any]", Callable[[], Any]]
+HaltReason = Literal["", "cancelled", "limit_reached"]
+"""Why something must stop now; empty if it may continue."""
 
-# A pool of concurrent.futures would hold the process at exit until its threads end; daemon threads do not.
+_IDLE_SECONDS = 5.0
+"""How long a thread without work stays alive."""
+_POLL_SECONDS = 0.05
+"""How often a waiting thread looks at its caller's flag."""
+
+# A pool of concurrent.futures would keep the process alive until its threads end.
 _idle: deque[queue.SimpleQueue[Job]] = deque()
-
 
 abandoned: contextvars.ContextVar[Callable[[], bool]] = contextvars.ContextVar(
     "abandoned", default=lambda: False
 )
-"""Says whether nobody waits any longer for the tool call that the running code belongs to."""
-
-_LOOK_AGAIN = (
-    0.05  # seconds after which a waiting thread looks at the flag of its caller
-)
+"""True once the caller has given up on the current tool call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Halt:
-    """What ends a wait before its time: the caller's flag, or a moment of `time.monotonic`."""
+    """What ends a wait early: the caller's flag, or a deadline in seconds of `time.monotonic`."""
 
     cancel: threading.Event | None = None
     deadline: float | None = None
 
     @property
-    def reason(self) -> Literal["", "cancelled", "limit_reached"]:
+    def reason(self) -> HaltReason:
         if self.cancel is not None and self.cancel.is_set():
             return "cancelled"
-        return (
-            "limit_reached"
-            if self.deadline is not None and time.monotonic() >= self.deadline
-            else ""
-        )
+        if self.deadline is not None and time.monotonic() >= self.deadline:
+            return "limit_reached"
+        return ""
 
-    def patience(self, seconds: float | None = None) -> float | None:
-        """How long to wait at most, of `seconds`, before `reason` is to be looked at again."""
-        left = (
-            None
-            if self.deadline is None
-            else max(self.deadline - time.monotonic(), 0.0)
-        )
-        bounds = [
-            b
-            for b in (seconds, left, None if self.cancel is None else _LOOK_AGAIN)
-            if b is not None
-        ]
+    def timeout(self, seconds: float | None = None) -> float | None:
+        """How long to wait, at most `seconds`, before `reason` has to be checked again."""
+        bounds = [] if seconds is None else [seconds]
+        if self.deadline is not None:
+            bounds.append(max(self.deadline - time.monotonic(), 0.0))
+        if self.cancel is not None:
+            bounds.append(_POLL_SECONDS)
         return min(bounds, default=None)
 
 
@@ -66,9 +61,10 @@ NEVER = Halt()
 
 
 def start(work: Callable[[], Any]) -> Future[Any]:
-    """Run `work` in a daemon thread of its own, an idle one where there is one, in a copy of the caller's context."""
+    """Run `work` in a daemon thread, an idle one if there is one, in a copy of the caller's context."""
     future: Future[Any] = Future()
-    future.set_running_or_notify_cancel()  # from here on a cancelled waiter does not kill the thread
+    # From here on, cancelling the future cannot end the thread that serves it.
+    future.set_running_or_notify_cancel()
     try:
         inbox = _idle.pop()
     except IndexError:
@@ -82,7 +78,14 @@ def start(work: Callable[[], Any]) -> Future[Any]:
 
 def _serve(inbox: queue.SimpleQueue[Job]) -> None:
     while True:
-        future, work = inbox.get()
+        try:
+            future, work = inbox.get(timeout=_IDLE_SECONDS)
+        except queue.Empty:
+            try:
+                _idle.remove(inbox)
+            except ValueError:
+                continue  # it was chosen just now: its work is on the way
+            return
         try:
             value = work()
         except BaseException as error:
@@ -91,10 +94,10 @@ def _serve(inbox: queue.SimpleQueue[Job]) -> None:
         else:
             _idle.append(inbox)
             future.set_result(value)
-        del future, work  # keep nothing alive while idle
+        del future, work  # an idle thread keeps nothing alive
 
 
-class _Loop:
+class _PrivateLoop:
     loop: Any = None
     lock = threading.Lock()
 
@@ -102,50 +105,50 @@ class _Loop:
 def run_coroutine(coroutine: Coroutine[Any, Any, Any]) -> Future[Any]:
     """Run a coroutine on the private event loop, in the caller's context.
 
-    Within a coroutine that runs there (a run inside an async tool, however deep), a loop of its own serves: the
-    private one may be waiting for just this.
+    A coroutine that already runs there (a run inside an async tool, however deep) gets a loop of its
+    own, because the private loop may be waiting for it.
     """
-    import asyncio  # as long an import as all of the toolkit's
+    import asyncio  # importing it takes as long as importing the whole toolkit
 
-    if _inside.get():
+    if _is_on_private_loop.get():
         return start(functools.partial(asyncio.run, coroutine))
-    with _Loop.lock:
-        if _Loop.loop is None:
-            _Loop.loop = asyncio.new_event_loop()
+    with _PrivateLoop.lock:
+        if _PrivateLoop.loop is None:
+            _PrivateLoop.loop = asyncio.new_event_loop()
             threading.Thread(
-                target=_Loop.loop.run_forever, name="toolkit-loop", daemon=True
+                target=_PrivateLoop.loop.run_forever, name="toolkit-loop", daemon=True
             ).start()
     future: Future[Any] = asyncio.run_coroutine_threadsafe(
-        _marked(coroutine), _Loop.loop
+        _on_private_loop(coroutine), _PrivateLoop.loop
     )
     return future
 
 
 def wait_for(awaitable: Awaitable[Any]) -> Any:
-    """What comes of an awaitable, awaited on the private event loop."""
-    return run_coroutine(awaited(awaitable)).result()
+    """The result of an awaitable, awaited on the private event loop."""
+    return run_coroutine(as_coroutine(awaitable)).result()
 
 
-async def awaited(awaitable: Awaitable[Any]) -> Any:
+async def as_coroutine(awaitable: Awaitable[Any]) -> Any:
     """An awaitable as a coroutine."""
     return await awaitable
 
 
-_inside: contextvars.ContextVar[bool] = contextvars.ContextVar(
-    "inside_private_loop", default=False
+_is_on_private_loop: contextvars.ContextVar[bool] = contextvars.ContextVar(
+    "is_on_private_loop", default=False
 )
 
 
-async def _marked(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    _inside.set(True)
+async def _on_private_loop(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    _is_on_private_loop.set(True)
     return await coroutine
 
 
-def _forget() -> None:
+def _forget_threads() -> None:
     """A forked child has none of its parent's threads."""
     _idle.clear()
-    _Loop.loop, _Loop.lock = None, threading.Lock()
+    _PrivateLoop.loop, _PrivateLoop.lock = None, threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+    os.register_at_fork(after_in_child=_forget_threads)

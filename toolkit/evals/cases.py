@@ -17,7 +17,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from types import EllipsisType
 from typing import Any, Literal
 
-from toolkit.calls.receiving import validate_call
+from toolkit.calls.validation import validate_call
 from toolkit.messages import ToolCall
 from toolkit.runs.reading import read_conversation
 from toolkit.runs.results import RunResult

@@ -51,7 +51,7 @@ from dataclasses import replace
 from typing import Any, NoReturn, TypeVar
 
 from toolkit.calls import threads
-from toolkit.calls.rendering import redact
+from toolkit.calls.redaction import redact
 from toolkit.errors import ToolDefinitionError, ToolError
 from toolkit.isolation import child as isolated_child
 from toolkit.messages import ToolContext

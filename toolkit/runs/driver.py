@@ -1,332 +1,269 @@
-"""The drivers: perform the steps that the loop names, plainly and with `await`; nothing here decides."""
+"""Carries a run from step to step until it stops. The loop decides; the acts are performed by a trampoline."""
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
-import functools
-import inspect
 import logging
-import threading
 import time
-from collections.abc import Awaitable
-from typing import Any, cast, get_args
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 from toolkit import events
-from toolkit.calls import threads
-from toolkit.calls.execution import Done, arun_calls, run_calls
-from toolkit.calls.policy import pending_call
-from toolkit.calls.protocols import Journal
+from toolkit.calls.execution import Results, permitted_calls
 from toolkit.calls.receiving import receive
+from toolkit.calls.threads import Halt
+from toolkit.calls.validation import CheckedCall, check_call
 from toolkit.errors import ToolsRefused
-from toolkit.messages import Decision, Reply, ToolCall, Verdict
-from toolkit.runs import loop, reporting
-from toolkit.runs.context import Setting
+from toolkit.messages import ToolCall, Verdict, copied
+from toolkit.runs import reporting
+from toolkit.runs.acts import Act, AskApprover, AskModel, ChooseTools, Halted, RunCalls
+from toolkit.runs.context import RunContext
 from toolkit.runs.loop import (
     AskApproval,
     CallModel,
     CallTools,
-    Gate,
     Outcome,
-    Run,
     Step,
     Stop,
+    advance,
+    close,
+    next_step,
 )
 from toolkit.runs.results import RunResult
+from toolkit.runs.state import Run
 from toolkit.tools.request import Request
-from toolkit.tools.tool import Tool
 
 _log = logging.getLogger("toolkit")
 
+Flow = Generator[Act, Any, RunResult]
+Acts = Generator[Act, Any, None]
 
-class _Halted(BaseException):
-    """A wait ended before its time."""
 
-
-def drive(run: Run, setting: Setting) -> RunResult:
-    done: Done = {}
-    step: Step | None = None
-    gate = setting.gate(run)
+def perform(flow: Flow) -> RunResult:
+    """Carry out a flow on this thread."""
     try:
-        events.tell(
-            setting.sinks,
-            reporting.run_started(
-                run, setting.model.name, setting.model.provider, setting.tools
-            ),
-        )
-        while not isinstance(step := setting.next_step(run, gate), Stop):
-            done.clear()
-            shown = _shown(run, step, setting)
-            if setting.sinks:
-                events.tell(
-                    setting.sinks,
-                    reporting.step_began(run, step, setting.model.name, len(shown)),
-                )
-            started = time.perf_counter()
+        act = next(flow)
+        while True:
             try:
-                outcome = _perform(step, run, setting, shown, done)
-            except ToolsRefused as error:
-                run = setting.switch_route(run, error)
-                continue
-            except _Halted as halted:
-                step = Stop(halted.args[0], "Not run: the run was stopped.")
-                break
-            run = setting.advance(run, step, outcome, time.perf_counter() - started)
-        return _finish(run, step, gate, setting)
-    except BaseException as error:
-        _attach(error, run, step, done, setting)
-        raise
-    finally:
-        if setting.store:
-            setting.store.release(run.id)
+                outcome = act.perform()
+            except BaseException as error:
+                act = flow.throw(error)
+            else:
+                act = flow.send(outcome)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
 
 
-async def adrive(run: Run, setting: Setting) -> RunResult:
-    done: Done = {}
-    step: Step | None = None
-    gate = setting.gate(run)
+async def aperform(flow: Flow) -> RunResult:
+    """Carry out a flow on the running event loop."""
     try:
-        events.tell(
-            setting.sinks,
-            reporting.run_started(
-                run, setting.model.name, setting.model.provider, setting.tools
-            ),
-        )
-        while not isinstance(step := setting.next_step(run, gate), Stop):
-            done.clear()
-            shown = await _ashown(run, step, setting)
-            if setting.sinks:
-                events.tell(
-                    setting.sinks,
-                    reporting.step_began(run, step, setting.model.name, len(shown)),
-                )
-            started = time.perf_counter()
+        act = next(flow)
+        while True:
             try:
-                outcome = await _aperform(step, run, setting, shown, done)
-            except ToolsRefused as error:
-                run = setting.switch_route(run, error)
-                continue
-            except _Halted as halted:
-                step = Stop(halted.args[0], "Not run: the run was stopped.")
-                break
-            run = setting.advance(run, step, outcome, time.perf_counter() - started)
-        return _finish(run, step, gate, setting)
-    except BaseException as error:
-        _attach(error, run, step, done, setting)
-        raise
-    finally:
-        if setting.store:
-            setting.store.release(run.id)
+                outcome = await act.aperform()
+            except BaseException as error:
+                act = flow.throw(error)
+            else:
+                act = flow.send(outcome)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
 
 
-_Act = CallModel | AskApproval | CallTools
+def drive(run: Run, context: RunContext, batch: list[CheckedCall]) -> Flow:
+    """Carry a run on until it stops, and return its result.
+
+    `batch` are the run's open calls, validated. An exception leaves with the run attached as
+    `error.run`, in a state that can be continued.
+    """
+    return (yield from _Drive(run, context, batch).steps())
 
 
-def _perform(
-    step: _Act, run: Run, setting: Setting, shown: tuple[Tool, ...], done: Done
-) -> Outcome:
-    if isinstance(step, CallModel):
-        return receive(
-            _ask_model(step, run, setting, shown), run, setting.tools, setting.asked
-        )
-    if isinstance(step, AskApproval):
-        return {
-            call.id: setting.in_mode(_ask(setting, call, run), call, run)
-            for call in step.calls
-        }
-    return run_calls(
-        step.calls, setting.tools, run, setting.deps, done, setting.watch(run)
-    )
+class _Drive:
+    """A run on its way: its state, its open calls, and the results of the batch that is running."""
 
+    def __init__(self, run: Run, context: RunContext, batch: list[CheckedCall]) -> None:
+        self.run, self.context, self.batch = run, context, batch
+        self.policy = context.policy(run)
+        self.results: Results = {}
+        self.step: Step | None = None
 
-async def _aperform(
-    step: _Act, run: Run, setting: Setting, shown: tuple[Tool, ...], done: Done
-) -> Outcome:
-    if isinstance(step, CallModel):
-        return receive(
-            await _aask_model(step, run, setting, shown),
-            run,
-            setting.tools,
-            setting.asked,
-        )
-    if isinstance(step, AskApproval):
-        return {
-            call.id: setting.in_mode(await _aask(setting, call, run), call, run)
-            for call in step.calls
-        }
-    return await arun_calls(
-        step.calls, setting.tools, run, setting.deps, done, setting.watch(run)
-    )
-
-
-def _ask_model(
-    step: CallModel, run: Run, setting: Setting, shown: tuple[Tool, ...]
-) -> Reply:
-    model = setting.model.prompted if run.route else setting.model
-    halt, over = setting.halt(run), threading.Event()
-    ask = functools.partial(model.complete, _request(step, setting, shown, halt, over))
-    if halt is threads.NEVER:
-        return ask()
-    try:  # in a thread of its own, which is left behind where the wait ends before the request does
-        return cast(Reply, _wait(threads.start(ask), halt))
-    finally:
-        over.set()
-
-
-async def _aask_model(
-    step: CallModel, run: Run, setting: Setting, shown: tuple[Tool, ...]
-) -> Reply:
-    model = setting.model.prompted if run.route else setting.model
-    halt = setting.halt(run)
-    request = _request(step, setting, shown, halt, threading.Event())
-    return cast(Reply, await _await(model.acomplete(request), halt))
-
-
-def _request(
-    step: CallModel,
-    setting: Setting,
-    shown: tuple[Tool, ...],
-    halt: threads.Halt,
-    over: threading.Event,
-) -> Request:
-    """How the model is asked. Nothing more of its text is heard once the wait for it has ended."""
-    hear = on_text = setting.on_text
-    if hear is not None and halt is not threads.NEVER:
-
-        def on_text(text: str) -> None:
-            if not over.is_set() and not halt.reason:
-                hear(text)
-
-    return Request(step.messages, shown, step.tool_choice, setting.options, on_text)
-
-
-def _wait(future: concurrent.futures.Future[Any], halt: threads.Halt) -> Any:
-    try:
-        while not future.done():
-            if reason := halt.reason:
-                raise _Halted(reason)
-            concurrent.futures.wait([future], halt.patience())
-        return future.result()
-    finally:
-        future.cancel()
-
-
-async def _await(awaitable: Awaitable[Any], halt: threads.Halt) -> Any:
-    if halt is threads.NEVER:
-        return await awaitable
-    import asyncio
-
-    task = asyncio.ensure_future(awaitable)
-    try:
-        while not task.done():
-            if reason := halt.reason:
-                raise _Halted(reason)
-            await asyncio.wait([task], timeout=halt.patience())
-        return task.result()
-    finally:
-        task.cancel()
-
-
-def _shown(run: Run, step: Step, setting: Setting) -> tuple[Tool, ...]:
-    if setting.retrieve is None or not isinstance(step, CallModel):
-        return setting.every
-    return setting.in_view(setting.retrieve(step.messages, setting.choice), run)
-
-
-async def _ashown(run: Run, step: Step, setting: Setting) -> tuple[Tool, ...]:
-    if setting.retrieve is None or not isinstance(step, CallModel):
-        return setting.every
-    import asyncio
-
-    work = functools.partial(
-        setting.retrieve, step.messages, setting.choice
-    )  # it may ask a server
-    return setting.in_view(await asyncio.wrap_future(threads.start(work)), run)
-
-
-def _finish(run: Run, step: Stop, gate: Gate, setting: Setting) -> RunResult:
-    open_calls = loop.waiting(run, gate) if step.reason == "awaiting_approval" else ()
-    run = loop.advance(run, step)
-    if setting.store:
-        setting.store.save(run, step.reason)
-    events.tell(setting.sinks, reporting.run_ended(run, {"stop_reason": step.reason}))
-    return RunResult(run, step.reason, open_calls, setting.tools)
-
-
-def _attach(
-    error: BaseException, run: Run, step: Step | None, done: Done, setting: Setting
-) -> None:
-    """Leave a run behind that can be continued: every call answered, as far as is known."""
-    began = isinstance(step, CallTools)
-    why = (
-        "Interrupted while it ran; whether it took effect is not known."
-        if began
-        else "Not run: the run was stopped."
-    )
-    left = loop.close(run, why, done, "interrupted" if began else "not_run")
-    with contextlib.suppress(AttributeError):  # some exceptions take no attribute
-        error.run = left  # type: ignore[attr-defined]
-    if setting.audit and began:
-        _audit_interrupted(setting.audit, run, left, done, setting)
-    if setting.store:
-        with contextlib.suppress(Exception):
-            setting.store.save(left, "stopped")
-    events.tell(
-        setting.sinks, reporting.run_ended(run, {"error": type(error).__name__})
-    )
-
-
-def _audit_interrupted(
-    audit: Journal, run: Run, left: Run, done: Done, setting: Setting
-) -> None:
-    results = {result.call_id: result for result in left.messages[-1].tool_results}
-    for call in run.open_calls:
-        if call.id not in done and (tool := setting.tools.get(call.name)):
-            with contextlib.suppress(Exception):  # what is raised already says more
-                audit.ended(
-                    run.id, run.turns, pending_call(call, tool, run), results[call.id]
+    def steps(self) -> Flow:
+        """Take one step after the other until the run stops."""
+        context = self.context
+        try:
+            model = context.model
+            self._tell(
+                reporting.run_started(
+                    self.run, model.name, model.provider, context.tools
                 )
-
-
-def _ask(setting: Setting, call: ToolCall, run: Run) -> Verdict:
-    if setting.approve is None:
-        return Verdict("defer")
-    try:
-        answer = setting.approve(pending_call(call, setting.tools[call.name], run))
-        if inspect.isawaitable(answer):
-            answer = _wait(
-                threads.run_coroutine(threads.awaited(answer)),
-                threads.Halt(setting.cancel),
             )
-        return read_verdict(answer)
-    except Exception:
-        return _undecided(call)
+            halt = Halt(context.cancel)
+            reason = halt.reason
+            while True:
+                self.step = step = next_step(self.run, reason)
+                self.results = {}
+                try:
+                    if isinstance(step, Stop):
+                        return self._stop(step)
+                    if isinstance(step, CallModel):
+                        yield from self._call_model(step)
+                    elif isinstance(step, AskApproval):
+                        yield from self._ask_approval(step)
+                    else:
+                        yield from self._call_tools(step)
+                    reason = halt.reason
+                except Halted as halted:
+                    reason = halted.reason
+        except BaseException as error:
+            self._attach_to(error)
+            raise
+        finally:
+            if context.store:
+                context.store.release(self.run.id)
 
-
-async def _aask(setting: Setting, call: ToolCall, run: Run) -> Verdict:
-    if setting.approve is None:
-        return Verdict("defer")
-    try:
-        said = setting.approve(pending_call(call, setting.tools[call.name], run))
-        return read_verdict(
-            await _await(said, threads.Halt(setting.cancel))
-            if inspect.isawaitable(said)
-            else said
+    def _call_model(self, step: CallModel) -> Acts:
+        run, context = self.run, self.context
+        tools = context.all_tools
+        if context.retrieve is not None:
+            chosen = yield ChooseTools(
+                context.retrieve, step.messages, context.retrievable
+            )
+            tools = context.tools_in_view(chosen, run)
+        self._tell_beginning(step, len(tools))
+        started = time.perf_counter()
+        request = Request(
+            step.messages, tools, step.tool_choice, context.fields, context.on_text
         )
-    except Exception:
-        return _undecided(call)
+        model = context.model.prompted if run.route else context.model
+        try:
+            reply = yield AskModel(model, request, context.halt(run))
+        except ToolsRefused as error:
+            self._switch_route(error)
+            return
+        reply = receive(
+            reply,
+            context.tools,
+            used_ids={call.id for each in run.messages for call in each.tool_calls},
+            seed=f"{run.id}:{run.turns}",
+            limits=run.limits,
+        )
+        self.batch = [
+            check_call(call, context.tools) for call in reply.message.tool_calls
+        ]
+        held = [
+            checked.pending()
+            for checked in self.batch
+            if self.policy.needs_verdict(checked)
+        ]
+        self._advance(step, reply, time.perf_counter() - started, held)
 
+    def _ask_approval(self, step: AskApproval) -> Acts:
+        self._tell_beginning(step)
+        started = time.perf_counter()
+        checked = {each.call.id: each for each in self.batch}
+        verdicts: dict[str, Verdict] = {}
+        for call in step.calls:
+            # The arguments that are held, whatever the approver does to its copy of them.
+            arguments = copied(call.arguments)
+            pending = replace(checked[call.id].pending(), arguments=arguments)
+            verdicts[call.id] = yield AskApprover(
+                self.context.approve, pending, self.policy, Halt(self.context.cancel)
+            )
+        self._advance(step, verdicts, time.perf_counter() - started)
 
-def _undecided(call: ToolCall) -> Verdict:
-    _log.exception(
-        "the approver failed on call %s of %r; the call waits", call.id, call.name
-    )
-    return Verdict("defer")
+    def _call_tools(self, step: CallTools) -> Acts:
+        run, context = self.run, self.context
+        self._tell_beginning(step)
+        started = time.perf_counter()
+        batch = context.batch(run)
+        self.results.update(run.settled)
+        ready = permitted_calls(
+            [each for each in self.batch if each.call.id not in run.settled],
+            self.policy,
+            batch,
+            self.results,
+            tools=context.tools,
+            held=run.held,
+            attempts_left=run.attempts_left,
+        )
+        yield RunCalls(ready, batch, self.results)
+        outcome = tuple(self.results[call.id] for call in step.calls)
+        self._advance(step, outcome, time.perf_counter() - started)
 
+    def _advance(
+        self,
+        step: Step,
+        outcome: Outcome,
+        seconds: float,
+        held: Sequence[ToolCall] = (),
+    ) -> None:
+        context = self.context
+        if context.sinks:
+            model = context.model.name
+            self._tell(reporting.step_ended(self.run, step, outcome, model, seconds))
+        # Waiting for a person's verdict does not count as time of the run.
+        active = 0.0 if isinstance(step, AskApproval) else seconds
+        self.run = advance(self.run, step, outcome, held=held, seconds=active)
+        if context.store:
+            context.store.save(self.run, "running")
 
-def read_verdict(answer: Any) -> Verdict:
-    """Exactly "approve", "deny" or "defer"; anything else refuses."""
-    decision = answer.decision if isinstance(answer, Verdict) else answer
-    if type(decision) is str and decision in get_args(Decision):
-        return answer if isinstance(answer, Verdict) else Verdict(answer)
-    return Verdict("deny", "the approval was no clear answer")
+    def _stop(self, step: Stop) -> RunResult:
+        is_paused = step.reason == "awaiting_approval"
+        waiting = self.run.waiting if is_paused else ()
+        run = self.run = advance(self.run, step)
+        if self.context.store:
+            self.context.store.save(run, step.reason)
+        self._tell(reporting.run_ended(run, {"stop_reason": step.reason}))
+        return RunResult(run, step.reason, waiting, self.context.tools)
+
+    def _switch_route(self, error: ToolsRefused) -> None:
+        """Describe the tools in the prompt from now on, unless that was refused as well."""
+        if self.run.route == "prompted":
+            raise error
+        self._tell(reporting.route_switched(self.run, str(error)))
+        self.run = replace(self.run, route="prompted")
+
+    def _attach_to(self, error: BaseException) -> None:
+        """Leave a run behind that can be continued: every call is answered, as far as anything is known."""
+        has_begun = isinstance(self.step, CallTools)
+        if has_begun:
+            why = "Interrupted while it ran; whether it took effect is not known."
+            left = close(self.run, why, self.results, "interrupted")
+        else:
+            why = "Not run: the run was stopped."
+            left = close(self.run, why, self.results)
+        with contextlib.suppress(AttributeError):  # some exceptions take no attribute
+            error.run = left  # type: ignore[attr-defined]
+        if has_begun:
+            self._audit_interrupted(left)
+        if self.context.store:
+            try:
+                self.context.store.save(left, "stopped")
+            except Exception as failure:
+                # What is raised already says more.
+                _log.warning("run %s could not be saved: %r", left.id, failure)
+        self._tell(reporting.run_ended(self.run, {"error": type(error).__name__}))
+
+    def _audit_interrupted(self, left: Run) -> None:
+        audit, run = self.context.audit, self.run
+        if audit is None or left is run:
+            return
+        results = {result.call_id: result for result in left.messages[-1].tool_results}
+        for checked in self.batch:
+            call_id = checked.call.id
+            if checked.tool is None or call_id in self.results:
+                continue
+            pending = checked.pending(run.verdicts.get(call_id))
+            try:
+                audit.ended(run.id, run.turns, pending, results[call_id])
+            except Exception as failure:
+                _log.warning("call %s could not be audited: %r", call_id, failure)
+
+    def _tell_beginning(self, step: Step, tools: int = 0) -> None:
+        if self.context.sinks:
+            model = self.context.model.name
+            self._tell(reporting.step_began(self.run, step, model, tools))
+
+    def _tell(self, told: Iterator[events.Event]) -> None:
+        events.tell(self.context.sinks, told)

@@ -1,4 +1,4 @@
-"""What a run in plan mode would have done, as one value to approve and to carry out."""
+"""What a run in plan mode would have done, as one value to approve and to apply once."""
 
 from __future__ import annotations
 
@@ -10,18 +10,24 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from toolkit.calls.execution import run_calls
-from toolkit.calls.protocols import Journal, RunStore, Watch, open_audit
+from toolkit.calls.execution import Batch, Results, permitted_calls, run_calls
+from toolkit.calls.policy import Policy
+from toolkit.calls.protocols import Journal
+from toolkit.calls.validation import check_call
 from toolkit.errors import ApprovalError
 from toolkit.messages import ToolCall, ToolResult, Verdict, as_json
-from toolkit.runs.loop import Run
+from toolkit.runs.auditing import open_audit
+from toolkit.runs.protocols import RunStore
+from toolkit.runs.state import Run
 from toolkit.tools.registry import ToolsGiven, registry_of
 from toolkit.tools.tool import Toolset
+
+_POLICY = Policy()
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The calls of tools that write or are sensitive, as a run in the mode "plan" wanted them, in its order.
+    """The calls of write and sensitive tools that a run in plan mode wanted, with their validated arguments.
 
     Show it (`str(plan)`), have its `digest` approved, then `apply` it: once.
     """
@@ -32,7 +38,7 @@ class Plan:
 
     @property
     def digest(self) -> str:
-        """A hash (SHA-256) of the run's id and of all calls: an approval of the plan holds for just these."""
+        """A hash (SHA-256) of the run's id and of all calls: an approval holds for exactly these."""
         parts = [self.run.id, *(f"{call.id} {call.digest}" for call in self.calls)]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
@@ -45,63 +51,66 @@ class Plan:
         audit: str | Path | Journal | None = None,
         store: RunStore | None = None,
     ) -> tuple[ToolResult, ...]:
-        """Run exactly the planned calls, in their order; return a result for each.
+        """Run exactly the planned calls in their order, and return a result for each.
 
-        `approved` is the digest that somebody approved. `tools` are those of the run, where it was not read from JSON,
-        else the global registry. Calls of one reply run at once; after a failure no later reply's calls are run.
-        Raises ApprovalError, and runs nothing, for a plan that is another one or was applied before: by this process,
-        or, with the `store` of the run, by any.
+        `approved` is the digest that somebody approved. `tools` are needed if the plan was read from
+        JSON: without them the global registry is used. Calls of one reply run at once; after a failure
+        the calls of later replies do not run. Raises ApprovalError, and runs nothing, if the plan is
+        another one, or was applied before by this process or, with the `store` of the run, by any.
         """
         if approved not in (None, self.digest):
             raise ApprovalError(
-                "This is not the plan that was approved: its digest is another. Nothing was run."
+                "This is not the plan that was approved: its digest is another. "
+                "Nothing was run."
             )
-        toolset = (
-            self.toolset
-            if tools is None and self.toolset is not None
-            else registry_of(tools).snapshot()
-        )
-        if strangers := sorted(
-            {call.name for call in self.calls if call.name not in toolset}
-        ):
+        toolset = self.toolset
+        if tools is not None or toolset is None:
+            toolset = registry_of(tools).snapshot()
+        missing = sorted({call.name for call in self.calls if call.name not in toolset})
+        if missing:
             raise ApprovalError(
-                f"The plan calls {strangers}, but tools= does not hold them. Nothing was run."
+                f"The plan calls {missing}, but tools= does not have them. "
+                "Nothing was run."
             )
-        journals = [journal for journal in (store, open_audit(audit)) if journal]
-        with _once(self.run, store):
-            verdicts = {
-                call.id: Verdict("approve", by="who approved the plan").on(call)
-                for call in self.calls
-            }
-            run = replace(self.run, mode="run", settled={}, held={}, verdicts=verdicts)
-            return tuple(self._results(run, toolset, deps, Watch(tuple(journals))))
+        journals = [each for each in (store, open_audit(audit)) if each]
+        verdicts = {
+            call.id: Verdict("approve", by="who approved the plan").on(call)
+            for call in self.calls
+        }
+        run = self.run
+        batch = Batch(
+            run.id,
+            run.turns,
+            deps,
+            run.limits,
+            journals=tuple(journals),
+            verdicts=verdicts,
+        )
+        with _once(run, store):
+            return tuple(self._results(batch, toolset))
 
-    def _results(
-        self, run: Run, toolset: Toolset, deps: Any, watch: Watch
-    ) -> Iterator[ToolResult]:
+    def _results(self, batch: Batch, tools: Toolset) -> Iterator[ToolResult]:
+        planned = {call.id for call in self.calls}
         has_failed = False
-        for message in run.messages:
-            batch = tuple(
-                call
-                for call in self.calls
-                if call.id in {asked.id for asked in message.tool_calls}
-            )
+        for message in self.run.messages:
+            calls = [call for call in message.tool_calls if call.id in planned]
             if has_failed:
                 why = "Not run: a call before it in the plan failed."
-                yield from (
-                    ToolResult(call.id, why, is_error=True, reason="not_run")
-                    for call in batch
-                )
+                for call in calls:
+                    yield ToolResult(call.id, why, is_error=True, reason="not_run")
                 continue
-            results = run_calls(batch, toolset, run, deps, {}, watch)
-            has_failed = any(result.is_error for result in results)
-            yield from results
+            checked = [check_call(call, tools) for call in calls]
+            results: Results = {}
+            ready = permitted_calls(checked, _POLICY, batch, results, tools=tools)
+            run_calls(ready, batch, results)
+            has_failed = any(results[call.id].is_error for call in calls)
+            yield from (results[call.id] for call in calls)
 
     def __str__(self) -> str:
-        lines = (
+        lines = [
             f"{number}. {call.name}({as_json(call.arguments)})"
             for number, call in enumerate(self.calls, 1)
-        )
+        ]
         return "\n".join(lines) or "(nothing planned)"
 
 
@@ -111,7 +120,7 @@ _lock = threading.Lock()
 
 @contextlib.contextmanager
 def _once(run: Run, store: RunStore | None) -> Iterator[None]:
-    """Lets a plan be applied one time: what began may have had its effect."""
+    """Let a plan be applied one time only: whatever began may have had its effect."""
     with contextlib.ExitStack() as claimed:
         with _lock:
             if run.id in _applied or run.applied:
@@ -119,12 +128,13 @@ def _once(run: Run, store: RunStore | None) -> Iterator[None]:
                     "This plan was applied before. Nothing was run; make a new plan."
                 )
             if store:
-                kept = store.claim(run.id)
+                stored = store.claim(run.id)
                 claimed.callback(store.release, run.id)
-                if kept.applied or kept.messages != run.messages:
+                if stored.applied or stored.messages != run.messages:
                     raise ApprovalError(
-                        "This plan was applied before, or its run went on. Nothing was run."
+                        "This plan was applied before, or its run went on. "
+                        "Nothing was run."
                     )
-                store.save(replace(kept, applied=True), "applied")
+                store.save(replace(stored, applied=True), "applied")
             _applied.add(run.id)
         yield

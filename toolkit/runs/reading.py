@@ -1,4 +1,4 @@
-"""A conversation to go on from, made whole: ids unique, every call answered once."""
+"""The conversation that a run continues, made complete: unique ids, and every call answered once."""
 
 from __future__ import annotations
 
@@ -14,84 +14,89 @@ from toolkit.messages import (
     whole_characters,
     with_own_id,
 )
-from toolkit.runs.loop import Run
 from toolkit.runs.results import RunResult
+from toolkit.runs.state import Run
 
-Conversation = RunResult | Run | Sequence[Message | Mapping[str, Any]] | None
+Conversation = RunResult[Any] | Run | Sequence[Message | Mapping[str, Any]] | None
 
 
 def read_conversation(history: Conversation) -> list[Message]:
-    """The messages of a result, a run, or a list of Messages and Chat Completions dicts; what is given stays as it is.
+    """The messages of a result, of a run, or of a list of Messages and Chat Completions dicts.
 
-    A call without a result is answered as not run. Raises ValueError for what is no message, naming its place, and for
-    a result without its call.
+    Nothing in `history` is changed. A call without a result is answered as not run. Raises
+    ValueError for something that is not a message, naming its position, and for a result without
+    its call.
     """
     if history is None:
         return []
-    given: Any = history.messages if isinstance(history, (RunResult, Run)) else history
-    if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
+    source: Any = history
+    if isinstance(history, RunResult | Run):
+        source = history.messages
+    is_single = isinstance(source, str | bytes | Mapping)
+    if is_single or not isinstance(source, Iterable):
         raise TypeError(
-            f"history is a RunResult or a list of messages, not {type(history).__name__}."
+            "history must be a RunResult or a list of messages, "
+            f"not {type(history).__name__}."
         )
-    whole: list[Message] = []
-    used: set[str] = set()
-    asked: list[
-        tuple[str, ToolCall]
-    ] = []  # the calls of the last reply, with the ids that they came with
-    results: dict[str, ToolResult] = {}  # theirs, by the ids that they have now
-    for position, one in enumerate(given):
-        message = _message(one, position)
+    messages: list[Message] = []
+    used_ids: set[str] = set()
+    batch = _OpenBatch()
+    for position, entry in enumerate(source):
+        message = _message(entry, position)
         if message.role == "tool":
             for result in message.tool_results:
-                call = next(
-                    (
-                        call
-                        for came, call in asked
-                        if came == result.call_id and call.id not in results
-                    ),
-                    None,
-                )
-                if call is None:
-                    told = f"answers {result.call_id!r}, but no call of that id is open there."
-                    raise ValueError(f"history[{position}] {told}")
-                results[call.id] = replace(result, call_id=call.id)
+                if not batch.answer(result):
+                    raise ValueError(
+                        f"history[{position}] answers {result.call_id!r}, "
+                        "but no call of that id is open there."
+                    )
             continue
-        whole += _settled(asked, results)
-        asked, results = (
-            [
-                (call.id, with_own_id(call, used, f"history:{len(used)}"))
-                for call in message.tool_calls
-            ],
-            {},
-        )
-        calls = tuple(call for _, call in asked)
-        whole.append(
-            message
-            if calls == message.tool_calls
-            else replace(message, tool_calls=calls)
-        )
-    return [*whole, *_settled(asked, results)]
+        messages += batch.closed()
+        batch = _OpenBatch()
+        for call in message.tool_calls:
+            own = with_own_id(call, used_ids, f"history:{len(used_ids)}")
+            batch.calls.append((call.id, own))
+        calls = tuple(call for _, call in batch.calls)
+        if calls != message.tool_calls:
+            message = replace(message, tool_calls=calls)
+        messages.append(message)
+    return [*messages, *batch.closed()]
 
 
-def _message(one: Any, position: int) -> Message:
-    if isinstance(one, Message):
-        return (
-            one if one.text.isascii() else replace(one, text=whole_characters(one.text))
+class _OpenBatch:
+    """The calls of the last reply, each beside the id it had in the history, and their results."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, ToolCall]] = []
+        self.results: dict[str, ToolResult] = {}
+
+    def answer(self, result: ToolResult) -> bool:
+        """Give the result to the first open call of its id. Returns False if there is none."""
+        for original_id, call in self.calls:
+            if original_id == result.call_id and call.id not in self.results:
+                self.results[call.id] = replace(result, call_id=call.id)
+                return True
+        return False
+
+    def closed(self) -> list[Message]:
+        """The results in one message, in the order of the calls. A call without one is answered as not run."""
+        if not self.calls:
+            return []
+        why = "Not run: the conversation went on without it."
+        results = tuple(
+            self.results.get(call.id)
+            or ToolResult(call.id, why, is_error=True, reason="not_run")
+            for _, call in self.calls
         )
+        return [Message("tool", tool_results=results)]
+
+
+def _message(entry: Any, position: int) -> Message:
+    if isinstance(entry, Message):
+        if entry.text.isascii():
+            return entry
+        return replace(entry, text=whole_characters(entry.text))
     try:
-        return read_message(whole_characters(one))
+        return read_message(whole_characters(entry))
     except ValueError as error:
-        raise ValueError(f"history[{position}] is no message: {error}") from error
-
-
-def _settled(
-    asked: list[tuple[str, ToolCall]], results: Mapping[str, ToolResult]
-) -> list[Message]:
-    """The results of one batch in one message, in the order of its calls; what is still open is answered."""
-    why = "Not run: the conversation went on without it."
-    answers = (
-        results.get(call.id)
-        or ToolResult(call.id, why, is_error=True, reason="not_run")
-        for _, call in asked
-    )
-    return [Message("tool", tool_results=tuple(answers))] if asked else []
+        raise ValueError(f"history[{position}] is not a message: {error}") from error
