@@ -2,13 +2,15 @@
 
 ToolkitError
 ├── ToolDefinitionError(TypeError)   a function cannot be a tool          your code, at decoration
-├── ApprovalError(ValueError)        a verdict names no waiting call      your code, at resume
-├── StoreError                       a run is not there, or not yours      the store; nothing has run
-│   └── RunExists                    its id is taken                       resume it
-├── ReplayError                      a record does not come out again     replay() only
-├── RunIncomplete                    no answer, and you insisted          raise_for_stop() only
-└── ModelError                       the model could not be reached       the world; carries the run
-    ├── ToolsRefused                 its server takes no tools            a run goes on without them
+├── ApprovalError(ValueError)        a verdict that is none, or on no      your code, at resume
+│                                    waiting call
+├── StoreError                       a run is missing, or is not yours     the store; nothing has run
+│   └── RunExists                    its id is taken                       resume it instead
+├── ReplayError                      a record did not come out again       replay() only
+├── RunIncomplete                    no answer, and you insisted           raise_for_stop() only
+├── RunFailed                        one prompt of a batch failed          toolkit.batch; in the results
+└── ModelError                       the model could not be reached        the world; carries the run
+    ├── ToolsRefused                 its server accepts no tools           a run continues without them
     └── MalformedReply               it answered, but not in its dialect
 ToolError                            apart: a tool raises it to speak to the model
 """
@@ -28,19 +30,19 @@ class ToolDefinitionError(ToolkitError, TypeError):
 
 
 class ApprovalError(ToolkitError, ValueError):
-    """A verdict names no call that waits for one. Raised by `resume`."""
+    """A verdict that is none, or on a call that does not wait for one. Raised by `resume`."""
 
 
 class StoreError(ToolkitError):
-    """A run cannot be created, found, claimed or kept in its store."""
+    """A run cannot be created, found, claimed or saved in its store."""
 
 
 class RunExists(StoreError):
-    """The store has a run of this id already."""
+    """The store already has a run with this id."""
 
 
 class ReplayError(ToolkitError):
-    """A recorded run, done again, came out differently. Raised by `replay`."""
+    """A recorded run came out differently when it was replayed. Raised by `replay`."""
 
 
 class RunIncomplete(ToolkitError):
@@ -50,8 +52,8 @@ class RunIncomplete(ToolkitError):
 class ModelError(ToolkitError):
     """The model could not be reached, or refused the request.
 
-    `status` is the HTTP status where there was one. `run` is the state of the run at that
-    moment, every call answered: `resume(error.run, ...)` or `history=error.run` go on from it.
+    `status` is the HTTP status if there was one. `run` is the state of the run at that moment, with every
+    call answered: `resume(error.run, ...)` or `history=error.run` continue it.
     """
 
     def __init__(self, message: str, *, status: int | None = None) -> None:
@@ -61,33 +63,41 @@ class ModelError(ToolkitError):
 
 
 class ToolsRefused(ModelError):
-    """The model's server takes no tools. A run goes on with the tools described in its prompt."""
+    """The model's server accepts no tools. A run continues with the tools described in its prompt."""
 
 
 class MalformedReply(ModelError):
-    """The server answered with success, but what it sent holds no reply in its dialect."""
+    """The server answered with success, but its answer has no reply in this dialect."""
 
     @classmethod
     def told_by(cls, body: Any, what: str) -> MalformedReply:
-        """The error with what an error inside a body tells, and the HTTP status that its code or type stands for."""
+        """The error `what`, with the message of an error in the body and the HTTP status it stands for."""
         error = body.get("error") if isinstance(body, Mapping) else None
-        told = error if isinstance(error, Mapping) else {"message": error}
-        code, message = told.get("code"), told.get("message")
-        status = (
-            code
-            if type(code) is int
-            else _STATUSES.get(str(code)) or _STATUSES.get(str(told.get("type")))
-        )
-        return cls(
-            f"{what}: {str(message)[:300]}" if message else f"{what}.", status=status
-        )
+        details = error if isinstance(error, Mapping) else {"message": error}
+        code, message = details.get("code"), details.get("message")
+        status = code if type(code) is int else None
+        if status is None:
+            kinds = (str(code), str(details.get("type")))
+            status = next(
+                (_STATUSES[kind] for kind in kinds if kind in _STATUSES), None
+            )
+        text = f"{what}: {str(message)[:300]}" if message else f"{what}."
+        return cls(text, status=status)
 
 
 _STATUSES = {
-    "server_error": 500, "rate_limit_exceeded": 429, "server_is_overloaded": 503, "slow_down": 503,  # OpenAI's
-    "api_error": 500, "rate_limit_error": 429, "timeout_error": 504, "overloaded_error": 529,  # Anthropic's
-}  # fmt: skip
+    # OpenAI's
+    "server_error": 500,
+    "rate_limit_exceeded": 429,
+    "server_is_overloaded": 503,
+    "slow_down": 503,
+    # Anthropic's
+    "api_error": 500,
+    "rate_limit_error": 429,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
 
 
 class ToolError(Exception):
-    """Raise it inside a tool to speak to the model: its text is passed on as it is."""
+    """Raise it in a tool to speak to the model, which reads its text unchanged."""

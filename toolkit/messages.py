@@ -17,16 +17,16 @@ Finish = Literal["stop", "length", "refusal", "pause"]
 Permission = Literal["read", "write", "sensitive"]
 Decision = Literal["approve", "deny", "defer"]
 SENSITIVE: frozenset[Permission] = frozenset({"sensitive"})
-"""The tiers on whose calls somebody decides, where no approver names more."""
+"""The tiers whose calls need a verdict, unless an approver names more."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
     """What a model asks of a tool.
 
-    `arguments` is what was read from `raw`, the text (from some servers: the object) as the model sent
-    it; `repairs` names each mend that reading needed. Where it could not be read, `problem` says why
-    and `arguments` is {}.
+    `raw` is what the model sent: text, or an object from some servers. `arguments` is what was read
+    from it, and `repairs` names each repair that reading needed. If it could not be read, `problem`
+    says why, and `arguments` is {}.
     """
 
     id: str
@@ -38,7 +38,7 @@ class ToolCall:
 
     @property
     def digest(self) -> str:
-        """A hash (SHA-256) of name and arguments: a verdict, a plan or a line of an audit holds for just this."""
+        """A hash (SHA-256) of name and arguments. A verdict, a plan or an audit line applies to exactly this."""
         text = json.dumps(
             [self.name, dict(self.arguments)],
             sort_keys=True,
@@ -50,9 +50,11 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class PendingCall(ToolCall):
-    """A call as approvers and journals see it: with the tier, the tags and the description of its tool.
+    """A call as approvers and journals see it.
 
-    `verdict` is what was decided on it, None before anybody decides.
+    `arguments` are the validated values in JSON form: by the tool's own parameter names, defaults
+    included, exactly what the tool gets. `permission`, `tags` and `description` are those of the
+    tool. `verdict` is None until somebody decides.
     """
 
     permission: Permission = "sensitive"
@@ -63,7 +65,10 @@ class PendingCall(ToolCall):
 
 @dataclass(frozen=True, slots=True)
 class ToolReturn:
-    """What a tool may return to give the program a value and the model a text: `ToolReturn(rows, "3 rows")`."""
+    """A tool may return this to give the program a value and the model a text of its own.
+
+    return ToolReturn(rows, f"{len(rows)} rows")
+    """
 
     value: Any
     text: str
@@ -71,13 +76,13 @@ class ToolReturn:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What came back from one call, as the model reads it.
+    """The result of one call, as the model reads it.
 
-    `reason` says in a word why it is an error: "malformed", "denied", "failed", "timeout",
-    "interrupted", "unknown" (it began, and nobody knows how it ended), "not_run"; or that it was only
-    "planned". `started` is when, in seconds after its batch, and `seconds` how long the tool ran. Where
-    the arguments fitted only after mends, `repairs` names these and `arguments` is what the tool got.
-    `value` is the Python object that the tool returned; it is not compared and not saved.
+    `reason` is one word: why the result is an error ("malformed", "denied", "failed", "timeout",
+    "interrupted", "not_run", or "unknown" if the call began and nobody knows how it ended), or
+    "planned". `arguments` is what the tool got, None if that is what the model sent; `repairs` names
+    what validation had to mend. `started` is in seconds after the batch, `seconds` is how long the
+    tool ran. `value` is the Python object that the tool returned; it is neither compared nor saved.
     """
 
     call_id: str
@@ -98,8 +103,8 @@ class ToolResult:
 class Message:
     """One entry of a conversation.
 
-    A `tool` message holds the results of one batch, in the order of its calls. `opaque[dialect]`
-    is what that dialect wants back verbatim; the other dialects pass over it.
+    A `tool` message has the results of one batch, in the order of its calls. `opaque[dialect]` is what
+    that dialect needs back verbatim; other dialects ignore it.
     """
 
     role: Role
@@ -111,7 +116,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens as the provider counted them; 0 where it told nothing. Adds with `+`."""
+    """Tokens as the provider counted them, 0 if it reported none. Adds with `+`."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -120,7 +125,7 @@ class Usage:
 
     @property
     def total_tokens(self) -> int:
-        """Input and output together; cached tokens are part of the input, reasoning ones of the output."""
+        """Input and output. Cached tokens are part of the input, reasoning tokens part of the output."""
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
@@ -136,7 +141,8 @@ class Usage:
 class Reply:
     """One answer of a model.
 
-    `finish` is why it stopped: by itself, at its length, refusing, or only pausing for the provider's own tools.
+    `finish` is why it ended: "stop", "length" (cut off), "refusal", or "pause" for the provider's own
+    tools.
     """
 
     message: Message
@@ -146,10 +152,10 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a call may run, and why not. Anything but exactly "approve" keeps it from running.
+    """A decision on a call. Anything but exactly "approve" keeps the call from running.
 
-    `by` says who decided. `digest` is the `ToolCall.digest` of the call that was decided: the verdict holds for
-    no other name or arguments. It is filled in where it is left out.
+    `by` says who decided. `digest` is the `ToolCall.digest` of the call: the verdict applies to no other
+    name or arguments. It is filled in if it is left out.
     """
 
     decision: Decision
@@ -158,7 +164,7 @@ class Verdict:
     digest: str = ""
 
     def on(self, call: ToolCall) -> Verdict:
-        """The verdict, bound to a call; a denial where it was given on another one."""
+        """The verdict, bound to a call. A denial if it was given on another call."""
         if self.digest not in ("", call.digest):
             return Verdict(
                 "deny", "the verdict was on another call", self.by, call.digest
@@ -170,11 +176,12 @@ class Verdict:
 class Limits:
     """Bounds of one run.
 
-    `tool_calls`, `total_tokens` and `seconds` (of activity, waiting for approval left out) count over the run; None is
-    no bound. When the seconds are over, a request or a tool that is still at work is left behind. `concurrency` is how
-    many calls of a reply run at once. `malformed` replies in a row that no tool could read end the run, as do `repeats`
-    equal calls with equal results. `argument_chars` bounds what a model may send to one call, `result_chars` what it
-    sees of one result.
+    `tool_calls`, `total_tokens` and `seconds` count over the whole run; None means no bound. `seconds`
+    do not include waiting for approval; when they are over, a request or a tool that is still at work
+    is left behind. `concurrency` is how many calls of a reply run at once. The run ends after
+    `malformed` replies in a row that no tool could read, and after `repeats` equal calls with equal
+    results. `argument_chars` bounds what a model may send to one call, `result_chars` what it reads of
+    one result.
     """
 
     tool_calls: int | None = None
@@ -187,24 +194,26 @@ class Limits:
     result_chars: int = 32_000
 
     def __post_init__(self) -> None:
-        least = {"concurrency": 1, "malformed": 1, "repeats": 2}
+        minimums = {"concurrency": 1, "malformed": 1, "repeats": 2}
         for limit in fields(self):
             value = getattr(self, limit.name)
-            if value != limit.default and (
-                value is None or value < least.get(limit.name, 0)
-            ):
+            if value == limit.default:
+                continue
+            if value is None or value < minimums.get(limit.name, 0):
                 raise ValueError(
-                    f"Limits({limit.name}={value!r}) would let nothing happen. Give more, or leave it out."
+                    f"Limits({limit.name}={value!r}) would let nothing happen. "
+                    "Give a larger number, or leave it out."
                 )
 
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """What a model and its server can do. Stated, not guessed: give your own to `Model` where it differs.
+    """What a model and its server can do. It is stated, not guessed: give your own to `Model` if it differs.
 
-    Without `function_calling` the tools are described in the prompt; with `structured_output` the reply is then held to
-    a JSON Schema. Without `parallel_calls` one call at a time is asked for. `strict` tools are OpenAI's. Without
-    `null_content` the content beside calls is "", as Ollama wants.
+    Without `function_calling` the tools are described in the prompt; with `structured_output` the reply
+    is then bound to a JSON Schema. Without `parallel_calls` the model is asked for one call at a time.
+    `strict` says that the server has OpenAI's strict mode for tools. Without `null_content` the content
+    beside calls is "" instead of null, as Ollama needs it.
     """
 
     function_calling: bool = True
@@ -216,10 +225,10 @@ class ModelInfo:
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """What a tool may know of the run that called it.
+    """What a tool may know about the run that called it.
 
     Annotate one parameter with it: the parameter is hidden from the model and filled in at the call.
-    `deps` is what the caller gave to the run; `cancelled()` says whether the run no longer waits.
+    `deps` is what the caller gave to the run. `cancelled()` is true once the run has stopped waiting.
     """
 
     call_id: str = ""
@@ -230,36 +239,35 @@ class ToolContext:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-        """Only an object will do, in whatever it is wrapped: no model can send one as JSON."""
+        """Accept only an object of this class, which no model can send as JSON."""
         from pydantic_core import core_schema
 
         return core_schema.is_instance_schema(cls)
 
 
 def whole_characters(value: Any) -> Any:
-    """A text, or all texts in JSON, as a request can carry them: a lone surrogate is replaced by U+FFFD."""
+    """A text, or all texts in JSON, with U+FFFD for each lone surrogate, which no request can carry."""
     if isinstance(value, str):
-        return (
-            value
-            if value.isascii()
-            else value.encode("utf-16-le", "surrogatepass").decode(
-                "utf-16-le", "replace"
-            )
-        )
+        if value.isascii():
+            return value
+        encoded = value.encode("utf-16-le", "surrogatepass")
+        return encoded.decode("utf-16-le", "replace")
     if isinstance(value, Mapping):
         return {
             whole_characters(key): whole_characters(each) for key, each in value.items()
         }
-    return (
-        [whole_characters(each) for each in value] if isinstance(value, list) else value
-    )
+    if isinstance(value, list):
+        return [whole_characters(each) for each in value]
+    return value
 
 
-def copied(schema: Any) -> Any:
-    """A copy of JSON as deep as it goes."""
-    if isinstance(schema, dict):
-        return {key: copied(value) for key, value in schema.items()}
-    return [copied(value) for value in schema] if isinstance(schema, list) else schema
+def copied(value: Any) -> Any:
+    """A deep copy of a JSON value."""
+    if isinstance(value, dict):
+        return {key: copied(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [copied(each) for each in value]
+    return value
 
 
 def as_json(value: Mapping[str, Any]) -> str:
@@ -270,29 +278,30 @@ def as_json(value: Mapping[str, Any]) -> str:
 
 
 def token_count(usage: Any, *path: str) -> int:
-    """The number under these keys of a usage, 0 where there is none."""
+    """The number under these keys of a usage, 0 if there is none."""
     for key in path:
         usage = usage.get(key) if isinstance(usage, Mapping) else None
     return usage if type(usage) is int else 0
 
 
-def read_usage(usage: Any, asked: str, answered: str) -> Usage:
-    """The counts of a usage whose keys for what was asked and answered are these, each with its details."""
-    cached = token_count(usage, f"{asked}_details", "cached_tokens")
-    reasoned = token_count(usage, f"{answered}_details", "reasoning_tokens")
+def read_usage(usage: Any, input_key: str, output_key: str) -> Usage:
+    """The counts of a usage that has these keys for its input and its output, each with details."""
     return Usage(
-        token_count(usage, asked), token_count(usage, answered), cached, reasoned
+        token_count(usage, input_key),
+        token_count(usage, output_key),
+        token_count(usage, f"{input_key}_details", "cached_tokens"),
+        token_count(usage, f"{output_key}_details", "reasoning_tokens"),
     )
 
 
 def text_at(part: Any, key: str) -> str:
-    """The text under a key, "" where there is none."""
+    """The text under a key, "" if there is none."""
     text = part.get(key) if isinstance(part, Mapping) else None
     return text if isinstance(text, str) else ""
 
 
 def text_of(content: Any) -> str:
-    """The text of a content, which is a text, a list of parts, or missing."""
+    """The text of a message's content, which is a string, a list of parts, or missing."""
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else []
@@ -302,16 +311,18 @@ def text_of(content: Any) -> str:
 
 
 def new_call_id(seed: str, used: Collection[str]) -> str:
-    """Nine letters and digits, which every provider takes (Mistral takes nothing else); the same in every replay."""
-    made = (
-        hashlib.sha256(f"{seed}:{attempt}".encode()).hexdigest()[:9]
-        for attempt in itertools.count()
-    )
-    return next(call_id for call_id in made if call_id not in used)
+    """A new id, the same in every replay: nine letters and digits, the only form that Mistral accepts."""
+    for attempt in itertools.count():
+        call_id = hashlib.sha256(f"{seed}:{attempt}".encode()).hexdigest()[:9]
+        if call_id not in used:
+            return call_id
+    raise AssertionError("unreachable")
 
 
 def with_own_id(call: ToolCall, used: set[str], seed: str) -> ToolCall:
-    """The call under an id that no other has: its own where that is new, else one made of `seed`."""
-    made = call.id if call.id and call.id not in used else new_call_id(seed, used)
-    used.add(made)
-    return call if made == call.id else replace(call, id=made)
+    """The call with an id that no other call has: its own if that is new, else one made from `seed`."""
+    call_id = call.id
+    if not call_id or call_id in used:
+        call_id = new_call_id(seed, used)
+    used.add(call_id)
+    return call if call_id == call.id else replace(call, id=call_id)

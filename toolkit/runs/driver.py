@@ -12,7 +12,7 @@ from typing import Any
 from toolkit import events
 from toolkit.calls.execution import Results, permitted_calls
 from toolkit.calls.receiving import receive
-from toolkit.calls.threads import Halt
+from toolkit.calls.threads import Halt, HaltReason
 from toolkit.calls.validation import CheckedCall, check_call
 from toolkit.errors import ToolsRefused
 from toolkit.messages import ToolCall, Verdict, copied
@@ -98,8 +98,7 @@ class _Drive:
                     self.run, model.name, model.provider, context.tools
                 )
             )
-            halt = Halt(context.cancel)
-            reason = halt.reason
+            reason = self._halt_reason()
             while True:
                 self.step = step = next_step(self.run, reason)
                 self.results = {}
@@ -112,7 +111,7 @@ class _Drive:
                         yield from self._ask_approval(step)
                     else:
                         yield from self._call_tools(step)
-                    reason = halt.reason
+                    reason = self._halt_reason()
                 except Halted as halted:
                     reason = halted.reason
         except BaseException as error:
@@ -121,6 +120,10 @@ class _Drive:
         finally:
             if context.store:
                 context.store.release(self.run.id)
+
+    def _halt_reason(self) -> HaltReason:
+        cancel = self.context.cancel
+        return "cancelled" if cancel is not None and cancel.is_set() else ""
 
     def _call_model(self, step: CallModel) -> Acts:
         run, context = self.run, self.context
@@ -266,4 +269,5 @@ class _Drive:
             self._tell(reporting.step_began(self.run, step, model, tools))
 
     def _tell(self, told: Iterator[events.Event]) -> None:
-        events.tell(self.context.sinks, told)
+        if self.context.sinks:
+            events.tell(self.context.sinks, told)

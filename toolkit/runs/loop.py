@@ -13,13 +13,10 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
+from toolkit.calls.threads import HaltReason
 from toolkit.messages import Message, Reply, ToolCall, ToolResult, Verdict
 from toolkit.runs.state import Run, StopReason, Turn
-
-Halt = Literal["", "cancelled", "limit_reached"]
-"""Why a run must stop now: the caller's flag is set, or its time is over. Empty if it may continue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +53,8 @@ Step = CallModel | AskApproval | CallTools | Stop
 Outcome = Reply | Mapping[str, Verdict] | tuple[ToolResult, ...] | None
 
 
-def next_step(run: Run, halt: Halt = "") -> Step:
-    """Return what must happen next."""
+def next_step(run: Run, halt: HaltReason = "") -> Step:
+    """Return what must happen next. `halt` says why the run must stop now; empty if it may continue."""
     step = _step_for_calls(run) if run.open_calls else _step_for_messages(run)
     if halt and not isinstance(step, Stop):
         return Stop(halt, _UNANSWERED[halt])
