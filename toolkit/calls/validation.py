@@ -42,8 +42,10 @@ class CheckedCall:
             return None, ()
         from pydantic_core import to_json
 
+        is_same = self.arguments == call.arguments
         # As text, because 1 == 1.0 == True in Python.
-        is_same = to_json(self.arguments) == to_json(call.arguments)
+        if is_same and to_json(self.arguments) != to_json(call.arguments):
+            is_same = False
         repairs = () if self.repairs == call.repairs else self.repairs
         return None if is_same else self.arguments, repairs
 

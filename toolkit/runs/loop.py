@@ -134,8 +134,7 @@ def advance(
     """
     match step, outcome:
         case CallModel(messages), Reply():
-            run = replace(run, messages=messages)
-            return _with_reply(run, outcome, held, seconds)
+            return _with_reply(run, messages, outcome, held, seconds)
         case AskApproval(calls), Mapping():
             return _with_verdicts(run, calls, outcome, seconds)
         case CallTools(calls), tuple():
@@ -172,15 +171,19 @@ def close(
         known.get(call.id) or ToolResult(call.id, why, is_error=True, reason=reason)
         for call in run.open_calls
     )
-    return _with_answers(run, answers)
+    return replace(run, **_answered(run, answers))
 
 
 def _with_reply(
-    run: Run, reply: Reply, held: Iterable[ToolCall], seconds: float
+    run: Run,
+    messages: tuple[Message, ...],
+    reply: Reply,
+    held: Iterable[ToolCall],
+    seconds: float,
 ) -> Run:
     run = replace(
         run,
-        messages=(*run.messages, reply.message),
+        messages=(*messages, reply.message),
         finish=reply.finish,
         turns=run.turns + 1,
         usage=run.usage + reply.usage,
@@ -245,7 +248,8 @@ def _with_results(
             for result in results
         )
     return replace(
-        _with_answers(run, results),
+        run,
+        **_answered(run, results),
         tool_calls=run.tool_calls + sum(call.name != run.output for call in calls),
         malformed=malformed,
         repeated=repeated,
@@ -255,17 +259,17 @@ def _with_results(
     )
 
 
-def _with_answers(run: Run, results: tuple[ToolResult, ...]) -> Run:
+def _answered(run: Run, results: tuple[ToolResult, ...]) -> dict[str, Any]:
+    """The fields that change when all open calls are answered."""
     # Nothing about the open calls stays: a later call may have the same id.
-    return replace(
-        run,
-        messages=(*run.messages, Message("tool", tool_results=results)),
-        held={},
-        validated={},
-        settled={},
-        verdicts={},
-        decided={**run.decided, **run.verdicts},
-    )
+    return {
+        "messages": (*run.messages, Message("tool", tool_results=results)),
+        "held": {},
+        "validated": {},
+        "settled": {},
+        "verdicts": {},
+        "decided": {**run.decided, **run.verdicts},
+    }
 
 
 def _fingerprint(compared: list[tuple[ToolCall, ToolResult]]) -> str:
