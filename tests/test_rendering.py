@@ -29,8 +29,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, SecretStr, field_serializer
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
+from toolkit.calls.explaining import explain
 from toolkit.calls.redaction import redact
-from toolkit.calls.rendering import explain, render
+from toolkit.calls.rendering import render
 from toolkit.errors import ToolError
 
 
@@ -470,7 +471,7 @@ def test_depth_is_bounded() -> None:
 def test_shared_parts_do_not_multiply_without_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("toolkit.calls.rendering._MOST_NODES", 10_000)
+    monkeypatch.setattr("toolkit.calls.rendering._MAX_NODES", 10_000)
     bomb: list[object] = ["lol"]
     for _ in range(60):
         bomb = [bomb] * 10
@@ -482,7 +483,7 @@ def test_shared_parts_do_not_multiply_without_bound(
 def test_a_long_text_held_often_does_not_multiply_without_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("toolkit.calls.rendering._MOST_NODES", 10_000)
+    monkeypatch.setattr("toolkit.calls.rendering._MAX_NODES", 10_000)
     assert len(render(["x" * 10_000] * 9_000, limit=10**9)) < 1_000_000
 
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toolkit.calls import threads
-from toolkit.calls.rendering import explain, render
+from toolkit.calls.explaining import explain
+from toolkit.calls.rendering import render
 from toolkit.calls.validation import CheckedCall
 from toolkit.errors import ToolError
 from toolkit.events import current_call

@@ -13,6 +13,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from toolkit.calls.threads import HaltReason
 from toolkit.messages import Message, Reply, ToolCall, ToolResult, Verdict
