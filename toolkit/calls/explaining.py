@@ -69,7 +69,7 @@ def _may_speak(error: BaseException, function: Any) -> bool:
     home = getattr(inspect.unwrap(without_partials(function)), "__module__", "")
     # An error from a child process names its module: its frames are not here.
     origin = getattr(error, "raised_in_module", None)
-    if origin is None:
-        frames = list(traceback.walk_tb(error.__traceback__))
-        origin = frames[-1][0].f_globals.get("__name__") if frames else None
-    return origin is not None and origin == home
+    if origin is not None:
+        return bool(origin == home)
+    frames = list(traceback.walk_tb(error.__traceback__))
+    return bool(frames) and frames[-1][0].f_globals.get("__name__") == home
