@@ -213,5 +213,9 @@ def _tell(
 def _is_own(error: BaseException, function: Any) -> bool:
     """Whether the module of the function raised the error itself: its innermost frame stands there."""
     home = getattr(inspect.unwrap(without_partials(function)), "__module__", "")
+    # An error from a child process, whose frames are not here, names the module itself.
+    module = getattr(error, "raised_in_module", None)
+    if module is not None:
+        return bool(module == home)
     frames = list(traceback.walk_tb(error.__traceback__))
     return bool(frames) and frames[-1][0].f_globals.get("__name__") == home
