@@ -280,7 +280,7 @@ def as_json(value: Mapping[str, Any]) -> str:
 def token_count(usage: Any, *path: str) -> int:
     """The number under these keys of a usage, 0 if there is none."""
     for key in path:
-        usage = usage.get(key) if isinstance(usage, Mapping) else None
+        usage = usage.get(key) if isinstance(usage, dict) else None
     return usage if type(usage) is int else 0
 
 
@@ -296,7 +296,7 @@ def read_usage(usage: Any, input_key: str, output_key: str) -> Usage:
 
 def text_at(part: Any, key: str) -> str:
     """The text under a key, "" if there is none."""
-    text = part.get(key) if isinstance(part, Mapping) else None
+    text = part.get(key) if isinstance(part, dict) else None
     return text if isinstance(text, str) else ""
 
 

@@ -56,13 +56,8 @@ def _single_calls(
     tool = tools.get(name)
     if tool is not None:
         parsed = parsing.unwrap(parsed, name, tool.parameters)
-    yield replace(
-        call,
-        name=name,
-        arguments=parsed.arguments,
-        repairs=(*call.repairs, *parsed.repairs),
-        problem=parsed.problem,
-    )
+    repairs = (*call.repairs, *parsed.repairs)
+    yield ToolCall(call.id, name, parsed.arguments, call.raw, repairs, parsed.problem)
 
 
 def _tool_name(name: str, tools: Toolset) -> str:

@@ -16,10 +16,7 @@ from toolkit.dialects import Assembly, JSONDict, JSONObject
 from toolkit.dialects.shared import (
     WireNames,
     forced_tool,
-    is_unmended,
     list_in_reply,
-    object_at,
-    without_nulls,
 )
 from toolkit.errors import MalformedReply
 from toolkit.messages import (
@@ -160,7 +157,7 @@ def _assistant_entry(
 
     Among these are reasoning_content and thought signatures.
     """
-    entry = without_nulls(original)
+    entry = {key: value for key, value in original.items() if value is not None}
     entry["role"] = "assistant"
     if not isinstance(entry.get("content"), list):
         is_null = message.tool_calls and "refusal" not in entry and info.null_content
@@ -181,10 +178,11 @@ def _assistant_entry(
 def _call_entry(call: ToolCall, original: Any, names: WireNames) -> JSONDict:
     """The call as it came, but with the id that was made unique, and with a JSON object as arguments in any case."""
     is_object = isinstance(call.raw, str) and call.raw.lstrip()[:1] == "{"
-    is_as_sent = is_object and is_unmended(call)
-    extra = original if isinstance(original, Mapping) else {}
+    is_as_sent = is_object and not call.repairs and not call.problem
+    extra = original if isinstance(original, dict) else {}
+    sent = extra.get("function")
     function = {
-        **object_at(extra, "function"),
+        **(sent if isinstance(sent, dict) else {}),
         "name": names[call.name],
         "arguments": call.raw if is_as_sent else as_json(call.arguments),
     }

@@ -116,7 +116,9 @@ class Model(LanguageModel):
         }
         # The SDKs' word for fields that they do not know.
         fields |= fields.pop("extra_body", None) or {}
-        info = replace(self.info, strict=fields.pop("strict", self.info.strict))
+        info = self.info
+        if "strict" in fields:
+            info = replace(info, strict=fields.pop("strict"))
         stream = None
         if request.on_text:
             fields |= self.dialect.STREAM
@@ -124,8 +126,15 @@ class Model(LanguageModel):
             new_assembly = functools.partial(self.dialect.assembly, tool_names)
             stream = StreamedReply(new_assembly, request.on_text)
         decode = functools.partial(self._decode, request, stream)
-        request = replace(request, options=fields, model=self.name, info=info)
-        return Exchange(self.dialect.encode(request), options, stream, decode)
+        complete = Request(
+            request.messages,
+            request.tools,
+            request.tool_choice,
+            fields,
+            model=self.name,
+            info=info,
+        )
+        return Exchange(self.dialect.encode(complete), options, stream, decode)
 
     def _decode(
         self, request: Request, stream: StreamedReply | None, body: Any

@@ -217,15 +217,16 @@ class Signature:
         The same in every process. A value without a faithful form is shown by its type and a hash
         (`<SecretStr sha256:…>`) or its type alone (`<Client>`), never by its content. Never raises.
         """
-        return self._as_json(values)[0]
+        return self.json_form(values)[0]
 
     def unfaithful(self, values: Mapping[str, Any]) -> tuple[str, ...]:
         """The parameters whose form in `json_arguments` does not tell one value from another, by name."""
-        return self._as_json(values)[1]
+        return self.json_form(values)[1]
 
-    def _as_json(
+    def json_form(
         self, values: Mapping[str, Any]
     ) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """Both of the above at once."""
         from pydantic_core import from_json, to_json
 
         complete = self.complete(values)
