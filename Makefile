@@ -9,10 +9,15 @@ USER_READY = $(VENV)/.user-ready
 DEV_READY = $(VENV)/.dev-ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench eval
+.PHONY: help setup demo test test-all check format bench eval
+
+# In parallel, and in few processes where there are many cores. What starts interpreters, browsers, servers or the
+# embedded model is left out of `make test`.
+PYTEST = $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
+QUICK = not slow and not local and not servers
 
 help:  ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo "Another Python: make test PYTHON=python3.13 VENV=.venv-3.13"
 
 setup: $(DEV_READY)  ## Make the environment in .venv
@@ -20,8 +25,11 @@ setup: $(DEV_READY)  ## Make the environment in .venv
 demo: $(USER_READY)  ## Let a model on this machine call a Python function
 	@$(BIN)/python examples/quickstart.py
 
-test: $(DEV_READY)  ## Run the tests (one file: make test ARGS=tests/test_loop.py)
-	@$(BIN)/python -m pytest $(ARGS)
+test: $(DEV_READY)  ## Run the quick tests (one file: make test ARGS=tests/test_loop.py)
+	@$(PYTEST) -m '$(QUICK)' $(ARGS)
+
+test-all: $(DEV_READY)  ## Run all tests, with processes, browsers, servers and the embedded model
+	@$(PYTEST) $(ARGS)
 
 check: $(DEV_READY)  ## Lint, formatting and types, changing nothing
 	$(BIN)/ruff check .

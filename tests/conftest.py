@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Generator, Iterator
 from ipaddress import ip_address
 from typing import Any
 
@@ -86,6 +87,32 @@ def _refuse_far(address: Any) -> None:
         raise RuntimeError(
             f"A test tried to reach {host!r}. Tests talk to servers on loopback only."
         )
+
+
+# What only `make test-all` runs: tests that start interpreters, browsers, servers or the embedded model.
+PROCESS_MARKERS = ("slow", "local", "servers")
+_has_quick_test = False
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """A test that starts processes says so, or it fails."""
+    global _has_quick_test
+    _has_quick_test = not any(map(item.get_closest_marker, PROCESS_MARKERS))
+    try:
+        return (yield)
+    finally:
+        _has_quick_test = False
+
+
+def _refuse_processes(event: str, arguments: tuple[Any, ...]) -> None:
+    if event == "subprocess.Popen" and _has_quick_test and arguments[0] != "uname":
+        raise RuntimeError(
+            f"A quick test started {arguments[0]!r}. Mark it with @pytest.mark.slow."
+        )
+
+
+sys.addaudithook(_refuse_processes)  # `platform` asks uname for the processor
 
 
 @pytest.fixture(autouse=True)

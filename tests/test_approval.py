@@ -1287,6 +1287,7 @@ print(result)
 """
 
 
+@pytest.mark.slow
 def test_declined_in_a_process_without_the_policy(run: Runner) -> None:
     """mastra-ai/mastra#20487: the call ran, since the policy that had held it was not there."""
     till = Till()

@@ -24,6 +24,8 @@ from chromium import Chromium, Tab, find_chromium
 from toolkit import ModelError, RunResult, ScriptedModel, ToolCall, run_agent_with_tools
 from toolkit.store import SQLiteStore
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "examples" / "approval_web"
 EXPORTS, ORDER, PARTY = (

@@ -261,6 +261,7 @@ print(verify(sys.argv[1]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no such limit there")
 def test_a_disk_that_is_full_amid_a_line_breaks_no_chain(path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -578,6 +579,7 @@ for thread in threads:
 """
 
 
+@pytest.mark.slow
 def test_processes_and_threads_that_write_at_once(path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     turns = 100
@@ -678,6 +680,7 @@ def test_two_names_of_one_file_are_one_audit(path: Path) -> None:
     assert not path.with_name("link.jsonl.head").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_child_goes_on_with_the_file(path: Path) -> None:

@@ -211,7 +211,10 @@ def test_requests_of_all_runs_keep_one_rate(tmp_path: Path) -> None:
         Rate(0)
 
 
-@pytest.fixture(scope="module", params=["threads", "processes"])
+@pytest.fixture(
+    scope="module",
+    params=["threads", pytest.param("processes", marks=pytest.mark.slow)],
+)
 def executor(request: pytest.FixtureRequest) -> Any:
     made: Executor
     if request.param == "threads":
@@ -360,6 +363,7 @@ def test_what_a_batch_needs_can_be_pickled(tmp_path: Path) -> None:
     assert store.runs() == []
 
 
+@pytest.mark.slow
 def test_a_cluster_goes_on_where_a_worker_was_killed(tmp_path: Path) -> None:
     """200 runs on two worker processes with one store; one of them is killed by a tool amid its run."""
     distributed = pytest.importorskip("distributed")

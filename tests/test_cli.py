@@ -353,6 +353,7 @@ def test_every_command_has_an_example(command: str, capsys: Any) -> None:
     assert f"example: toolkit {command} " in said(capsys)
 
 
+@pytest.mark.slow
 def test_the_command_is_light_and_stops_at_a_closed_pipe(folder: Path) -> None:
     code = (
         "import sys; from toolkit.__main__ import main; "

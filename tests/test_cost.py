@@ -15,6 +15,10 @@ from server import ChatServer
 from toolkit import Model, ToolRegistry, run_agent_with_tools
 
 
+# A ratchet: openai 3.57, Python 3.11. Goal 3,540.
+CALLS_A_TURN = 3_570
+
+
 def look_up(key: str) -> str:
     """Look up the value of a key."""
     return f"value of {key}"
@@ -56,7 +60,7 @@ def play(turns: int) -> Callable[[], Any]:
 
 
 def test_a_turn_is_cheap() -> None:
-    assert count_calls(play(11)) / 11 < 4_300
+    assert count_calls(play(11)) / 11 <= CALLS_A_TURN
 
 
 def test_a_turn_costs_hardly_more_late_in_a_long_run() -> None:

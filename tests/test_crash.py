@@ -21,9 +21,10 @@ import pytest
 from mortal import EIGHT_TURNS
 from toolkit import RunResult, ToolCall
 
-pytestmark = pytest.mark.skipif(
-    not hasattr(os, "fork"), reason="the processes are forks"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="the processes are forks"),
+]
 ROOT = Path(__file__).parents[1]
 CALLS = {
     call.id: call

@@ -542,6 +542,7 @@ print({"toolkit.store", "toolkit.audit", "toolkit.locks", "sqlite3", "asyncio"} 
 """
 
 
+@pytest.mark.slow
 def test_what_is_not_asked_for_is_not_even_loaded() -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", _PLAINLY]

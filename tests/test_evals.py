@@ -891,6 +891,7 @@ def test_at_most_so_many_at_once(concurrency: int) -> None:
     assert [outcome.case for outcome in report.outcomes] == [case.id for case in cases]
 
 
+@pytest.mark.slow
 def test_in_other_processes() -> None:
     cases = [
         *CASES,

@@ -31,6 +31,7 @@ def run_example(name: str, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cities", "facts"),
     [
@@ -57,6 +58,7 @@ def test_what_to_wear(cities: tuple[str, ...], facts: list[str]) -> None:
     assert [fact for fact in facts if fact not in printed] == []
 
 
+@pytest.mark.slow
 def test_what_to_wear_on_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
     both = [call("get_weather", {"city": city}, id=city) for city in ("Lisbon", "Oslo")]
     with ChatServer(answer(None, *both), "Take a coat.") as server:
@@ -72,6 +74,7 @@ def test_what_to_wear_on_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
     assert results == {"Lisbon": 27, "Oslo": 4}
 
 
+@pytest.mark.slow
 def test_existing_functions() -> None:
     printed = run_example("existing_functions.py")
     for fact in (
@@ -84,6 +87,7 @@ def test_existing_functions() -> None:
     assert "import toolkit" not in (EXAMPLES / "units.py").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_class_tools() -> None:
     printed = run_example("class_tools.py")
     assert "expected 'bicycle' or 'van'; got \"drone\"" in printed
@@ -92,6 +96,7 @@ def test_class_tools() -> None:
     )
 
 
+@pytest.mark.slow
 def test_database() -> None:
     printed = run_example("database.py")
     assert (
@@ -103,6 +108,7 @@ def test_database() -> None:
     assert "with ['list_orders']: Your lamp is cancelled" in printed
 
 
+@pytest.mark.slow
 def test_shell_without_a_shell() -> None:
     printed = run_example("shell_without_a_shell.py")
     assert (
@@ -114,6 +120,7 @@ def test_shell_without_a_shell() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="where all of it holds")
 def test_python_sandbox() -> None:
     printed = run_example("python_sandbox.py")
@@ -125,6 +132,7 @@ def test_python_sandbox() -> None:
         assert re.search(r"no network|interfaces: \['lo'\]", printed)
 
 
+@pytest.mark.slow
 def test_correcting_itself() -> None:
     printed = run_example("correcting_itself.py")
     assert re.findall(r"^(error|result|answer) ", printed, re.MULTILINE) == [
@@ -141,6 +149,7 @@ def test_correcting_itself() -> None:
     assert "booked: Sunday, 30 June 2030, 4 people" in printed
 
 
+@pytest.mark.slow
 def test_conversation() -> None:
     printed = run_example("conversation.py")
     counts = [(5, 1), (7, 0), (9, 0)]
@@ -151,6 +160,7 @@ def test_conversation() -> None:
     assert "TK 34, at 15:05." in printed
 
 
+@pytest.mark.slow
 def test_agent_as_tool() -> None:
     printed = run_example("agent_as_tool.py")
     assert (
@@ -163,6 +173,7 @@ def test_agent_as_tool() -> None:
     assert "read_page" not in printed, "what the inner agent did is its own affair"
 
 
+@pytest.mark.slow
 def test_many_tools() -> None:
     printed = run_example("many_tools.py")
     assert "Cancel my last order\n    list_orders, cancel_order\n" in printed
@@ -172,6 +183,7 @@ def test_many_tools() -> None:
     assert re.findall(r"rate=([\d.]{3})", printed) == ["0.8", "1.0"]
 
 
+@pytest.mark.slow
 def test_evaluate_tools(tmp_path: Path) -> None:
     printed = run_example("evaluate_tools.py", str(tmp_path / "report.html"))
     before, after, compared = printed.split("---")
@@ -184,6 +196,7 @@ def test_evaluate_tools(tmp_path: Path) -> None:
     ).read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_check_tools() -> None:
     printed = run_example("check_tools.py")
     found = re.findall(r"^(\w+) (\S+): .*\[(\S+)\]$", printed, re.MULTILINE)
@@ -202,6 +215,7 @@ def test_check_tools() -> None:
     assert '"input_schema"' in printed
 
 
+@pytest.mark.slow
 def test_mcp_tools() -> None:
     pytest.importorskip("mcp", reason="needs the extra `mcp`")
     printed = run_example("mcp_tools.py")
@@ -221,6 +235,7 @@ def test_mcp_tools() -> None:
     assert printed.endswith("so I lent The Dispossessed to Shevek.\n")
 
 
+@pytest.mark.slow
 def test_tracing() -> None:
     pytest.importorskip("opentelemetry.sdk", reason="makes the spans")
     lines = run_example("tracing.py").splitlines()
@@ -249,6 +264,7 @@ def test_tracing() -> None:
     )
 
 
+@pytest.mark.slow
 def test_approvals() -> None:
     rules, person, plan = run_example("approvals.py").split("---")[1:]
     assert (
@@ -263,6 +279,7 @@ def test_approvals() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     sys.platform == "win32",
     reason="a file of a dead process may be held there for a while",
@@ -288,6 +305,7 @@ def test_crash_and_resume() -> None:
     assert re.findall(r"\('pay-day', '(\w+)'\)", second) == ["running", "answered"]
 
 
+@pytest.mark.slow
 def test_batch() -> None:
     lines = run_example("batch.py").splitlines()
     assert [line.split("? ")[1].strip() for line in lines[:4]] == [
@@ -302,6 +320,7 @@ def test_batch() -> None:
     assert lines[8] == "asked anew: ['How many letters are in the word nothing?']"
 
 
+@pytest.mark.slow
 def test_watching_a_run(tmp_path: Path) -> None:
     live, tree = run_example("watching_a_run.py", str(tmp_path / "run.html")).split(
         "---\n"
@@ -318,6 +337,7 @@ def test_watching_a_run(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_models() -> None:
     native, plain, away = run_example("models.py").split("---")[1:]
     assert (
@@ -334,6 +354,7 @@ def without_times(text: str) -> str:
     return re.sub(r"[\d.]+ m?s\b", "… s", text)
 
 
+@pytest.mark.slow
 def test_web_service() -> None:
     pytest.importorskip("starlette", reason="is the service")
     pytest.importorskip("uvicorn", reason="serves it")
@@ -353,6 +374,7 @@ def test_web_service() -> None:
     )
 
 
+@pytest.mark.slow
 def test_coming_from() -> None:
     printed = run_example("coming_from.py")
     assert "You have ordered a lamp." in printed
@@ -436,6 +458,7 @@ def shown(cell: Any) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_the_notebook_shows_what_it_does(notebook: tuple[Any, Any]) -> None:
     """Where it changed on purpose: `jupyter execute --inplace examples/notebook.ipynb`."""
     stored, client = notebook
@@ -450,6 +473,7 @@ def test_the_notebook_shows_what_it_does(notebook: tuple[Any, Any]) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_cell_is_run_twice(notebook: tuple[Any, Any]) -> None:
     stored, client = notebook
     define, use = (

@@ -576,6 +576,7 @@ ENDINGS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ENDINGS.values(), ids=ENDINGS)
 def test_the_process_exits_at_once_with_a_stuck_tool(ending: str) -> None:
     started = time.monotonic()
@@ -841,6 +842,7 @@ except KeyboardInterrupt as error:
 """
 
 
+@pytest.mark.slow
 def test_ctrl_c_at_the_terminal_ends_the_wait_for_a_stuck_tool() -> None:
     started = time.monotonic()
     command = [

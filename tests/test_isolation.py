@@ -42,7 +42,10 @@ from toolkit import (
 from toolkit.errors import ToolDefinitionError
 from toolkit.isolation import ChildTraceback, IsolatedError, isolated
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="where all of it holds")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="where all of it holds"),
+]
 
 DAY = datetime.date(2030, 6, 1)
 NEXT_DAY = datetime.date(2030, 6, 2)

@@ -91,6 +91,7 @@ def is_alive(pid: int) -> bool:
 # Names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("server", "names", "wire"),
     [
@@ -161,6 +162,7 @@ def test_names(server: str, names: list[str], wire: list[str], tmp_path: Path) -
     )
 
 
+@pytest.mark.slow
 def test_several_servers_stand_beside_each_other(run: Callable[..., RunResult]) -> None:
     def add(a: int, b: int) -> int:
         return a + b
@@ -188,6 +190,7 @@ def test_several_servers_stand_beside_each_other(run: Callable[..., RunResult]) 
 # Lists of tools
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "schema",
     [
@@ -216,6 +219,7 @@ def test_tools_without_parameters(schema: dict[str, Any], tmp_path: Path) -> Non
     assert [call.get("arguments") for call in received(log, "tools/call")] == [{}] * 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [1, 3, 100])
 def test_bad_tools_are_left_out(page: int, caplog: pytest.LogCaptureFixture) -> None:
     listed = [
@@ -240,6 +244,7 @@ def test_bad_tools_are_left_out(page: int, caplog: pytest.LogCaptureFixture) -> 
     )
 
 
+@pytest.mark.slow
 def test_odd_extras_of_a_tool_are_no_reason_to_lose_it() -> None:
     extras = {
         "description": 7,
@@ -254,6 +259,7 @@ def test_odd_extras_of_a_tool_are_no_reason_to_lose_it() -> None:
         ] == [("s_ok", "", "write")]
 
 
+@pytest.mark.slow
 def test_pages_without_end(caplog: pytest.LogCaptureFixture) -> None:
     with mcp.connect(
         peer(named(*(f"t{n}" for n in range(230))), page=2), name="s"
@@ -262,6 +268,7 @@ def test_pages_without_end(caplog: pytest.LogCaptureFixture) -> None:
     assert "more than 100 pages" in caplog.text
 
 
+@pytest.mark.slow
 def test_what_a_server_says_has_an_end(caplog: pytest.LogCaptureFixture) -> None:
     huge = {"type": "object", "properties": {"a": {"description": "x" * 51_000}}}
     listed = [
@@ -275,6 +282,7 @@ def test_what_a_server_says_has_an_end(caplog: pytest.LogCaptureFixture) -> None
     assert "characters" in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("hints", "trusted", "tier"),
     [
@@ -304,6 +312,7 @@ def test_tiers(hints: Any, trusted: bool, tier: str) -> None:
         assert [tool.permission for tool in server.tools] == [tier]
 
 
+@pytest.mark.slow
 def test_a_list_that_changes(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "toolkit")
     with mcp.connect(
@@ -363,6 +372,7 @@ OUTPUT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("does", "is_error", "parts", "value"),
     [
@@ -470,6 +480,7 @@ def test_results(
             assert result.text == "Done."
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("structured", "is_error"),
     [
@@ -486,6 +497,7 @@ def test_structured_content_is_checked(structured: Any, is_error: bool) -> None:
         assert ToolRegistry(server.tools).call("s_get", {}).is_error is is_error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sent", "got"),
     [
@@ -513,6 +525,7 @@ def test_arguments_are_mended_or_answered(sent: Any, got: Any, tmp_path: Path) -
     assert result.reason == ("" if got else "malformed")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("schema", "sent", "told"),
     [
@@ -571,6 +584,7 @@ def test_expressions_of_a_server_are_told_and_not_run(
     assert json.loads(result.content)["arguments"] == {"a": sent}
 
 
+@pytest.mark.slow
 def test_parameters_of_any_name_arrive(tmp_path: Path) -> None:
     names = (
         "self",
@@ -603,6 +617,7 @@ def test_parameters_of_any_name_arrive(tmp_path: Path) -> None:
 # Servers that die, hang, or never were
 
 
+@pytest.mark.slow
 def test_a_line_that_is_no_message_is_told_of_in_a_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -618,6 +633,7 @@ def test_a_line_that_is_no_message_is_told_of_in_a_line(
     assert "\n" not in record.getMessage()
 
 
+@pytest.mark.slow
 def test_a_server_that_ends_amid_a_call(
     run: Callable[..., RunResult], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -642,6 +658,7 @@ def test_a_server_that_ends_amid_a_call(
     assert "connecting anew" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_server_killed_amid_a_call(
     run: Callable[..., RunResult], tmp_path: Path
 ) -> None:
@@ -668,6 +685,7 @@ def test_a_server_killed_amid_a_call(
     assert result.text == "Done."
 
 
+@pytest.mark.slow
 def test_a_server_killed_between_calls_is_started_anew() -> None:
     with mcp.connect(peer(named("pid")), name="s") as server:
         registry = ToolRegistry(server.tools)
@@ -677,6 +695,7 @@ def test_a_server_killed_between_calls_is_started_anew() -> None:
         assert json.loads(registry.call("s_pid", {}).content)["pid"] != pid
 
 
+@pytest.mark.slow
 def test_a_server_that_cannot_be_started_anew(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -697,6 +716,7 @@ def test_a_server_that_cannot_be_started_anew(
         assert str(tmp_path) in caplog.text, "for people"
 
 
+@pytest.mark.slow
 def test_a_call_that_hangs_is_cancelled(
     run: Callable[..., RunResult], tmp_path: Path
 ) -> None:
@@ -716,6 +736,7 @@ def test_a_call_that_hangs_is_cancelled(
     assert cancelled["requestId"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "told"),
     [
@@ -748,6 +769,7 @@ def test_a_server_that_is_none(target: Any, told: str) -> None:
         asyncio.run(use())
 
 
+@pytest.mark.slow
 def test_a_server_that_says_nothing() -> None:
     server = mcp.connect(
         [sys.executable, "-c", "input(); input(); print(2)"],
@@ -789,6 +811,7 @@ def test_wrong_ways_to_connect(
         mcp.connect(target, **{"name": "s", **options})
 
 
+@pytest.mark.slow
 def test_without_the_sdk() -> None:
     code = "import sys; sys.modules['mcp'] = None; from toolkit import mcp"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -810,6 +833,7 @@ def test_a_connection_stays_in_its_process() -> None:
         pickle.dumps(mcp.connect("some command", name="x"))
 
 
+@pytest.mark.slow
 def test_what_is_not_open_says_so() -> None:
     server = mcp.connect(peer(named("get")), name="s")
     server.close()
@@ -834,6 +858,7 @@ def test_what_is_not_open_says_so() -> None:
 # Tasks and threads
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_an_interrupted_call_is_cancelled(tmp_path: Path) -> None:
     log = tmp_path / "log"
@@ -855,6 +880,7 @@ def test_an_interrupted_call_is_cancelled(tmp_path: Path) -> None:
     assert len(received(log, "notifications/cancelled")) == 1
 
 
+@pytest.mark.slow
 def test_opening_that_is_given_up() -> None:
     """The process is ended at once, not when the time for connecting is over."""
     server = mcp.connect(
@@ -875,6 +901,7 @@ def test_opening_that_is_given_up() -> None:
         _ = server.tools
 
 
+@pytest.mark.slow
 def test_a_program_that_never_closes_ends_all_the_same(tmp_path: Path) -> None:
     command = peer(named("pid"), {}, tmp_path / "log")
     code = (
@@ -895,6 +922,7 @@ def test_a_program_that_never_closes_ends_all_the_same(tmp_path: Path) -> None:
     assert not is_alive(int(done.stdout))
 
 
+@pytest.mark.slow
 def test_opened_called_and_closed_in_different_tasks() -> None:
     server = mcp.connect(peer(named("pid", "wait"), {"wait": {"hang": True}}), name="s")
 
@@ -913,6 +941,7 @@ def test_opened_called_and_closed_in_different_tasks() -> None:
     assert not is_alive(asyncio.run(use()))
 
 
+@pytest.mark.slow
 def test_opened_called_and_closed_in_different_threads() -> None:
     server = mcp.connect(peer(named("pid")), name="s")
     seen: list[int] = []
@@ -932,6 +961,7 @@ def test_opened_called_and_closed_in_different_threads() -> None:
     assert not is_alive(seen[0])
 
 
+@pytest.mark.slow
 def test_opened_in_one_event_loop_and_used_in_another() -> None:
     server = mcp.connect(peer(named("pid")), name="s")
     asyncio.run(server.aopen())
@@ -940,6 +970,7 @@ def test_opened_in_one_event_loop_and_used_in_another() -> None:
     asyncio.run(server.aclose())
 
 
+@pytest.mark.slow
 def test_a_server_inside_a_tool(run: Callable[..., RunResult]) -> None:
     """The private loop, on which coroutine functions run in a plain run, is not the one that the server needs."""
 
@@ -953,6 +984,7 @@ def test_a_server_inside_a_tool(run: Callable[..., RunResult]) -> None:
     assert result.calls[0].content == "False"
 
 
+@pytest.mark.slow
 def test_close_ends_calls_under_way() -> None:
     with mcp.connect(
         peer(named("wait"), {"wait": {"hang": True}}), name="s", timeout=30
@@ -969,6 +1001,7 @@ def test_close_ends_calls_under_way() -> None:
     assert [result.is_error for result in results] == [True]
 
 
+@pytest.mark.slow
 def test_the_environment_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_SECRET", "abc")
     code = 'import os, sys; sys.exit(f\'secret {os.environ.get("SOME_SECRET")}, given {os.environ.get("GIVEN")}\')'
@@ -1030,6 +1063,7 @@ def shop(request: pytest.FixtureRequest) -> Iterator[Any]:
             yield server
 
 
+@pytest.mark.slow
 def test_what_is_served(shop: Any) -> None:
     tools = {tool.name: tool for tool in shop.tools}
     assert list(tools) == ["total", "shop_greet", "fail", "wait"], (
@@ -1048,6 +1082,7 @@ def test_what_is_served(shop: Any) -> None:
     assert "context" not in tools["shop_greet"].parameters["properties"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "arguments", "content", "value"),
     [
@@ -1074,6 +1109,7 @@ def test_calls_of_what_is_served(
     assert (result.content, result.is_error, result.value) == (content, False, value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "arguments", "told"),
     [
@@ -1102,6 +1138,7 @@ def test_errors_of_what_is_served(
     assert "all is gone" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_calls_at_once_over_one_connection(
     shop: Any, run: Callable[..., RunResult]
 ) -> None:
@@ -1112,6 +1149,7 @@ def test_calls_at_once_over_one_connection(
     assert time.monotonic() - started < 2.3, "one after the other"
 
 
+@pytest.mark.slow
 def test_sensitive_tools_are_served_where_asked() -> None:
     command = [sys.executable, SERVED, "stdio", "0", "read", "sensitive"]
     with mcp.connect(command, name="shop", env=HERE) as server:
@@ -1132,6 +1170,7 @@ def test_sensitive_tools_are_served_where_asked() -> None:
         assert done.calls[0].content == "all is gone"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mode", ["legacy", "auto"]
 )  # the handshake of the versions up to 2025, and the one since
@@ -1176,6 +1215,7 @@ def test_wrong_ways_to_serve(options: dict[str, Any], error: str) -> None:
         mcp.serve([], **options)
 
 
+@pytest.mark.slow
 def test_an_address_whose_server_is_started_anew() -> None:
     with (
         served_over_http() as (url, process),
@@ -1198,6 +1238,7 @@ def test_an_address_whose_server_is_started_anew() -> None:
         assert not result.is_error, result.content
 
 
+@pytest.mark.slow
 def test_standard_output_is_kept_for_the_protocol() -> None:
     """What is printed before, by tools, and at the end, goes to standard error."""
     hello = {

@@ -436,6 +436,7 @@ except (ApprovalError, StoreError) as error:
 """
 
 
+@pytest.mark.slow
 def test_processes_that_apply_one_plan(
     world: World, store: SQLiteStore, tmp_path: Path
 ) -> None:

@@ -48,6 +48,7 @@ def loaded() -> list[str]:
     return list(json.loads(done.stdout))
 
 
+@pytest.mark.slow
 def test_import_loads_no_other_package(loaded: list[str]) -> None:
     packages = {name.split(".")[0] for name in loaded} - sys.stdlib_module_names
     assert packages <= LOADED_BY_IMPORT
@@ -58,6 +59,7 @@ PATH = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_import_loads_only_the_path(loaded: list[str]) -> None:
     rooms = {name.split(".")[1] for name in loaded if name.startswith("toolkit.")}
     assert rooms <= PATH

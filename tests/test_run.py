@@ -847,6 +847,7 @@ print(result.to_json())
 """
 
 
+@pytest.mark.slow
 def test_a_paused_run_goes_on_in_another_process(run: Runner) -> None:
     result = paused(run, Till())
     command = [sys.executable, "-W", "error", "-c", OTHER_PROCESS]

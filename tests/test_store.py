@@ -319,6 +319,7 @@ sys.stdin.readline()
 """
 
 
+@pytest.mark.slow
 def test_processes_that_claim_one_run_and_one_that_is_killed(
     store: SQLiteStore, path: Path
 ) -> None:
@@ -409,6 +410,7 @@ def test_delete(store: SQLiteStore) -> None:
     assert len(store.load("r").messages) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_child_shares_neither_connection_nor_claim(
@@ -657,6 +659,7 @@ print([call.content[:7] for call in toolkit.resume("r", model=ScriptedModel(["ok
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no such limit there")
 def test_on_a_full_disk_no_tool_runs(path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
