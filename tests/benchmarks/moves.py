@@ -51,7 +51,7 @@ def rooms_of_a_run() -> list[str]:
         play()
     finally:
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]
+        threading.setprofile(None)
     names = [name for _, name in calls]
     return [room for room, _ in calls[names.index(DRIVER) :]]
 
