@@ -316,6 +316,7 @@ def test_values_under_a_hand_written_schema_stay_as_they_are() -> None:
     assert signature.json_arguments(values) == {"when": ["x", 1], "recursive": True}
 
 
+@pytest.mark.slow
 def test_the_form_is_the_same_in_every_process() -> None:
     program = (
         "from typing import Any; from toolkit.tools.signatures import read_signature\n"
