@@ -335,6 +335,32 @@ def test_a_policy_decides_in_a_run(
     assert went(result)[-len(verdicts) :] == verdicts
 
 
+def test_who_is_asked_sees_the_arguments_that_will_run(run: Runner) -> None:
+    """Also if the tool is of a tier that nobody else is asked about."""
+    seen: list[Any] = []
+    received: list[list[int]] = []
+
+    def put(items: list[int]) -> str:
+        """Put items away."""
+        received.append(items)
+        return "put"
+
+    def approve(call: PendingCall) -> Verdict:
+        seen.append(call.arguments)
+        return Verdict("approve").on(call)
+
+    sent = ToolCall("c1", "put", raw='{"items":"[1,2]"}')
+    result = run(
+        "go",
+        model=ScriptedModel([[sent], "done"]),
+        tools=[put],
+        approve=ask(approve, "put"),
+    )
+    assert seen == [{"items": [1, 2]}]
+    assert received == [[1, 2]]
+    assert [call.is_error for call in result.calls] == [False]
+
+
 @pytest.mark.parametrize("policy", [deny("*"), defer("*"), deny(tiers="read")])
 def test_the_answer_itself_is_no_call_to_decide_on(run: Runner, policy: Policy) -> None:
     model = ScriptedModel([[LOOK, ToolCall("c", "final_answer", {"answer": 7})]])

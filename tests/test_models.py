@@ -158,6 +158,27 @@ def test_retry_after_is_a_promise_to_keep(run: Runner) -> None:
     assert 0.3 <= waited < 5
 
 
+def test_two_minutes_are_waited_for() -> None:
+    with ChatServer(Fault(503, headers={"retry-after": "120"})) as server:
+        result = asyncio.run(
+            toolkit.arun_agent_with_tools(
+                "q",
+                model=Model("m", base_url=server.base_url),
+                tools=(),
+                limits=toolkit.Limits(seconds=0.5),  # ends the wait
+            )
+        )
+        assert len(server.requests) == 1
+    assert result.stop_reason == "limit_reached"
+
+
+def test_more_than_two_minutes_are_not_waited_for(run: Runner) -> None:
+    with ChatServer(Fault(503, headers={"retry-after": "120.1"})) as server:
+        model = Model("m", base_url=server.base_url)
+        with pytest.raises(ModelError, match="503"):
+            run("q", model=model, tools=(), limits=toolkit.Limits(seconds=10))
+
+
 def test_retry_after_in_milliseconds(run: Runner) -> None:
     headers = {"retry-after-ms": "200", "retry-after": "60"}
     with ChatServer(Fault(503, headers=headers), "done") as server:
