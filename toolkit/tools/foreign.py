@@ -8,8 +8,8 @@ from typing import Any
 
 from toolkit.errors import ToolDefinitionError
 from toolkit.messages import copied
+from toolkit.tools.object_root import check_references, object_root
 from toolkit.tools.schema import InvalidArguments, Signature
-from toolkit.tools.strict import check_references, object_root
 
 
 class WrittenSignature(Signature):
