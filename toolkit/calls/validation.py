@@ -76,14 +76,8 @@ def check_call(call: ToolCall, tools: Toolset) -> CheckedCall:
         values, mended = validate_call(call, tool)
     except InvalidArguments as error:
         return CheckedCall(call, tool, errors=error.errors)
-    return CheckedCall(
-        call,
-        tool,
-        values,
-        tool.signature.json_arguments(values),
-        mended.repairs,
-        tool.signature.unfaithful(values),
-    )
+    arguments, unfaithful = tool.signature.json_arguments(values)
+    return CheckedCall(call, tool, values, arguments, mended.repairs, tuple(unfaithful))
 
 
 def validate_call(call: ToolCall, tool: Tool) -> tuple[dict[str, Any], ToolCall]:

@@ -6,21 +6,18 @@ import contextlib
 import functools
 import inspect
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from toolkit.errors import ToolDefinitionError, ToolError
 from toolkit.tools.hints import HintSchema, default_entry, json_schemas, read_hint
-from toolkit.tools.json_values import (
-    is_scalar,
-    json_form,
-    may_be_dumped,
-    needs_care,
-)
+from toolkit.tools.json_values import is_scalar, json_form, needs_care
 
 Kind = inspect._ParameterKind
 MISSING: Any = inspect.Parameter.empty
+Values = dict[str, Any]
+"""Validated values by the names of their parameters."""
 
 _PLAIN_HINTS = (str, int, float, bool, list, dict, Any)
 
@@ -29,9 +26,8 @@ class InvalidArguments(Exception):
     """Arguments do not fit a tool. `errors` are as pydantic's: `type, loc, msg, input` and sometimes `ctx` each."""
 
     def __init__(self, errors: list[Any]) -> None:
-        places = [".".join(map(str, error["loc"])) for error in errors]
-        messages = [error["msg"] for error in errors]
-        super().__init__("; ".join(map(": ".join, zip(places, messages, strict=True))))
+        lines = [f"{_path(error['loc'])}: {error['msg']}" for error in errors]
+        super().__init__("; ".join(lines))
         self.errors = errors
 
 
@@ -126,7 +122,7 @@ class Signature:
             core_schema.definitions_schema(schema, list(definitions.values()))
         )
 
-    def read(self, text: str) -> dict[str, Any] | None:
+    def read(self, text: str) -> Values | None:
         """The values in a JSON text that fits as it is; None if it has to be read with more care."""
         # One letter is found twenty times as fast as a word.
         has_nan = "N" in text and "NaN" in text
@@ -138,9 +134,7 @@ class Signature:
         except Exception:  # a validator of the user's may raise anything
             return None
 
-    def validate(
-        self, arguments: Mapping[str, Any]
-    ) -> tuple[dict[str, Any], tuple[str, ...]]:
+    def validate(self, arguments: Mapping[str, Any]) -> tuple[Values, tuple[str, ...]]:
         """Return the values as the function takes them, and the keys inside models that nobody declared.
 
         The arguments are read as JSON, so that what JSON writes as text (dates, bytes, sets, enums …) becomes what it
@@ -155,7 +149,7 @@ class Signature:
             return self._validated(text, None if self.extras else "forbid"), ()
         except InvalidArguments as error:
             unlisted = [
-                ".".join(map(str, each["loc"]))
+                _path(each["loc"])
                 for each in error.errors
                 if each["type"] == "extra_forbidden" and len(each["loc"]) > 1
             ]
@@ -164,7 +158,7 @@ class Signature:
         # What a model's own configuration makes of them is the tool's affair.
         return self._validated(text, None), tuple(unlisted)
 
-    def _validated(self, text: bytes, extra: str | None) -> dict[str, Any]:
+    def _validated(self, text: bytes, extra: str | None) -> Values:
         from pydantic_core import ValidationError
 
         try:
@@ -179,14 +173,14 @@ class Signature:
                 [{"type": "raised", "loc": (), "msg": message, "input": None}]
             ) from error
 
-    def complete(self, values: Mapping[str, Any]) -> dict[str, Any]:
+    def complete(self, values: Mapping[str, Any]) -> Values:
         """Validated values with the defaults of the parameters that were left out, in the order of the parameters.
 
         Validation applies the defaults that pydantic knows (`Field`, factories), Python those of a function. A class
         tool gets None for an optional parameter without a default.
         """
         rest = dict(values)
-        complete: dict[str, Any] = {}
+        complete: Values = {}
         for parameter in self.parameters:
             if parameter.name in rest:
                 complete[parameter.name] = rest.pop(parameter.name)
@@ -196,21 +190,13 @@ class Signature:
                 complete[parameter.name] = None
         return complete | rest
 
-    def json_arguments(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Validated values as JSON by the parameters' own names, defaults included: what the function gets.
+    def json_arguments(self, values: Mapping[str, Any]) -> tuple[Values, list[str]]:
+        """Return validated values as JSON, and the names of the parameters that this form does not tell apart.
 
-        The same in every process. A value without a faithful form is shown by its type and a hash
-        (`<SecretStr sha256:…>`) or its type alone (`<Client>`), never by its content. Never raises.
+        It is what the function gets: by the parameters' own names, defaults included; the same in every process. A
+        value without a faithful form is shown by its type and a hash (`<SecretStr sha256:…>`) or its type alone
+        (`<Client>`, whose parameter is named), never by its content. Never raises.
         """
-        return self._json_forms(values)[0]
-
-    def unfaithful(self, values: Mapping[str, Any]) -> tuple[str, ...]:
-        """The parameters whose form in `json_arguments` does not tell one value from another, by name."""
-        return self._json_forms(values)[1]
-
-    def _json_forms(
-        self, values: Mapping[str, Any]
-    ) -> tuple[dict[str, Any], tuple[str, ...]]:
         from pydantic_core import from_json, to_json
 
         complete = self.complete(values)
@@ -218,30 +204,25 @@ class Signature:
             # Bytes that are no UTF-8 are refused here, and hashed below.
             with contextlib.suppress(Exception):
                 text = to_json(complete, by_alias=False, inf_nan_mode="strings")
-                return from_json(text), ()
-        parameters = {parameter.name: parameter for parameter in self.parameters}
+                return from_json(text), []
+        forms: Values = {}
         unfaithful: list[str] = []
-        forms: dict[str, Any] = {}
         for name, value in complete.items():
             nameless: list[Any] = []
-            forms[name] = json_form(value, nameless)
-            is_nameless = any(each is value for each in nameless)
-            if is_nameless and name in parameters and may_be_dumped(value):
-                # The hint may say how the value is dumped, if the value does not.
-                with contextlib.suppress(Exception):
-                    forms[name] = self._read_hint(parameters[name]).adapter.dump_python(
-                        value, mode="json", by_alias=False, warnings=False
-                    )
-                    continue
+            forms[name] = json_form(value, nameless, self._adapters.get(name))
             if nameless:
                 unfaithful.append(name)
-        return forms, tuple(unfaithful)
+        return forms, unfaithful
+
+    @functools.cached_property
+    def _adapters(self) -> Mapping[str, Any]:
+        return {p.name: self._read_hint(p).adapter for p in self.parameters}
 
     @functools.cached_property
     def _needs_care(self) -> bool:
-        return not all(map(is_scalar, self._defaults.values())) or any(
-            needs_care(self._read_hint(p).core) for p in self.parameters
-        )
+        hints = map(self._read_hint, self.parameters)
+        has_plain_defaults = all(map(is_scalar, self._defaults.values()))
+        return not has_plain_defaults or any(needs_care(hint.core) for hint in hints)
 
     def check(self) -> None:
         """Raise ToolDefinitionError if a parameter has no JSON form. A name in a hint may still be defined later."""
@@ -253,9 +234,7 @@ class Signature:
                     if not _is_undefined(error.__cause__):
                         raise
 
-    def bind(
-        self, values: dict[str, Any], context: Any = None
-    ) -> tuple[list[Any], dict[str, Any]]:
+    def bind(self, values: Values, context: Any = None) -> tuple[list[Any], Values]:
         """Distribute validated values over positional and keyword arguments; add the context if the tool takes one."""
         if self.context:
             values = {**values, self.context: context}
@@ -278,6 +257,10 @@ class Signature:
             raise ToolDefinitionError(
                 _why_no_json(self.owner, parameter, error)
             ) from error
+
+
+def _path(location: Iterable[Any]) -> str:
+    return ".".join(map(str, location))
 
 
 def _why_no_json(owner: str, parameter: Parameter, error: Exception) -> str:
