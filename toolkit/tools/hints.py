@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolkit.messages import copied
+from toolkit.tools.json_schema import MutableSchema, Schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class HintSchema:
 
     adapter: Any
     core: Any
-    json: dict[str, Any]
+    json: MutableSchema
 
 
 def read_hint(hint: Any) -> HintSchema:
@@ -55,7 +56,7 @@ def _read_hint(hint: Any, text: str) -> HintSchema:
     return HintSchema(adapter, core, json_schema)
 
 
-def _drop_titles(definitions: Mapping[str, Any]) -> None:
+def _drop_titles(definitions: Schema) -> None:
     """Remove the names of classes, which tell a model nothing."""
     for definition in definitions.values():
         definition.pop("title", None)
@@ -87,7 +88,7 @@ def _generator() -> Any:
     return Untitled
 
 
-def default_entry(default: Any) -> dict[str, Any]:
+def default_entry(default: Any) -> MutableSchema:
     """{"default": …} for a JSON Schema, or {} if the default is secret or JSON cannot write it."""
     if default is None or type(default) in (str, int, bool):
         return {"default": default}
@@ -103,10 +104,10 @@ def default_entry(default: Any) -> dict[str, Any]:
 
 def json_schemas(
     hints: Mapping[str, HintSchema],
-) -> tuple[dict[str, Any], dict[str, Any]]:
+) -> tuple[MutableSchema, MutableSchema]:
     """A copy of the JSON Schema of each hint, and the definitions of them all."""
     schemas = {name: copied(hint.json) for name, hint in hints.items()}
-    definitions: dict[str, Any] = {}
+    definitions: MutableSchema = {}
     for schema in schemas.values():
         for name, definition in schema.pop("$defs", {}).items():
             if definitions.setdefault(name, definition) != definition:
@@ -116,7 +117,7 @@ def json_schemas(
 
 def _renamed_schemas(
     hints: Mapping[str, HintSchema],
-) -> tuple[dict[str, Any], dict[str, Any]]:
+) -> tuple[MutableSchema, MutableSchema]:
     """Two classes of one name: pydantic finds names for both."""
     from pydantic import TypeAdapter
 

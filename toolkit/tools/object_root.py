@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolkit.errors import ToolDefinitionError
-from toolkit.tools.json_schema import Schema, references, resolve
+from toolkit.tools.json_schema import MutableSchema, Schema, references, resolve
 
 _DEFINITIONS = ("$defs", "definitions")
 ANNOTATIONS = ("title", "description", "default", "examples")
 """Keywords that only describe a value, and refuse none."""
 
 
-def object_root(schema: Any) -> dict[str, Any]:
+def object_root(schema: Any) -> MutableSchema:
     """Return the schema with a plain object at its root.
 
     Alternatives at the root become one object with the properties of all, of which those are required that every
@@ -39,8 +39,8 @@ def object_root(schema: Any) -> dict[str, Any]:
     return {**root, "type": "object", "properties": dict(root.get("properties") or {})}
 
 
-def _add_alternatives(root: dict[str, Any], branches: list[dict[str, Any]]) -> None:
-    properties: dict[str, Any] = {}
+def _add_alternatives(root: MutableSchema, branches: list[MutableSchema]) -> None:
+    properties: MutableSchema = {}
     for branch in branches:
         for name, child in branch["properties"].items():
             known = properties.setdefault(name, child)
@@ -97,10 +97,10 @@ def _leads_back(reference: str) -> ToolDefinitionError:
     )
 
 
-def _merge_parts(node: Any, root: Schema) -> dict[str, Any]:
+def _merge_parts(node: Any, root: Schema) -> MutableSchema:
     """Merge the target of a reference in `node` and the members of its `allOf` with it, to any depth."""
     separate = ("$ref", "allOf", *_DEFINITIONS)
-    merged: dict[str, Any] = {}
+    merged: MutableSchema = {}
     # Each part with the references that led to it.
     waiting: list[tuple[Any, tuple[str, ...]]] = [(node, ())]
     while waiting:
@@ -118,7 +118,7 @@ def _merge_parts(node: Any, root: Schema) -> dict[str, Any]:
     return merged
 
 
-def _merge(one: Schema, other: Schema) -> dict[str, Any]:
+def _merge(one: Schema, other: Schema) -> MutableSchema:
     """A schema that accepts what both accept. Raises ToolDefinitionError if a keyword would need two values."""
     merged = dict(one)
     for key, value in other.items():

@@ -12,6 +12,7 @@ from typing import Any
 
 from toolkit.errors import ToolDefinitionError, ToolError
 from toolkit.tools.hints import HintSchema, default_entry, json_schemas, read_hint
+from toolkit.tools.json_schema import MutableSchema
 from toolkit.tools.json_values import is_scalar, json_form, needs_care
 
 Kind = inspect._ParameterKind
@@ -74,12 +75,12 @@ class Signature:
         }
 
     @functools.cached_property
-    def json_schema(self) -> dict[str, Any]:
+    def json_schema(self) -> MutableSchema:
         """The parameters as a JSON Schema whose root is an object; as small as it can be."""
         hints = {p.name: self._read_hint(p) for p in self.parameters}
         entries, definitions = json_schemas(hints)
-        properties: dict[str, Any] = {}
-        schema: dict[str, Any] = {"type": "object", "properties": properties}
+        properties: MutableSchema = {}
+        schema: MutableSchema = {"type": "object", "properties": properties}
         for parameter in self.parameters:
             entry = entries[parameter.name]
             if parameter is self.extras:

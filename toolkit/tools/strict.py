@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from toolkit.errors import ToolDefinitionError
-from toolkit.tools.json_schema import Schema, leads_back
+from toolkit.tools.json_schema import MutableSchema, Schema, leads_back
 from toolkit.tools.object_root import ANNOTATIONS, follow, object_root
 
 _FORMATS = {
@@ -45,9 +45,7 @@ _JSON_TYPES = {
 }
 
 
-def strict_form(
-    schema: Schema, *, unlisted_is_optional: bool = False
-) -> dict[str, Any]:
+def strict_form(schema: Schema, *, unlisted_is_optional: bool = False) -> MutableSchema:
     """Return the schema as strict mode accepts it; the original is not changed.
 
     Optional properties become nullable. An object without any `required` list means, if a program wrote it
@@ -76,14 +74,14 @@ def strict_form(
 class _Conversion:
     """One conversion: the schema that it reads, its definitions so far, and how much of the limits is used."""
 
-    def __init__(self, root: dict[str, Any], unlisted_is_optional: bool) -> None:
+    def __init__(self, root: MutableSchema, unlisted_is_optional: bool) -> None:
         self.root = root
         self.unlisted_is_optional = unlisted_is_optional
-        self.definitions: dict[str, Any] = {}
+        self.definitions: MutableSchema = {}
         self.names: dict[str, str] = {}  # of the definitions, by reference
         self.properties = self.enum_values = self.copies = 0
 
-    def convert(self, node: Any, level: int) -> dict[str, Any]:
+    def convert(self, node: Any, level: int) -> MutableSchema:
         """The strict form of one part, which stands inside `level` objects."""
         if not isinstance(node, Mapping):
             raise ToolDefinitionError("A strict schema leaves no part of it open.")
@@ -93,7 +91,7 @@ class _Conversion:
             raise ToolDefinitionError("A strict schema has no `allOf`.")
         types = _types(node)
         union = "anyOf" if "anyOf" in node else "oneOf"
-        strict: dict[str, Any] = {}
+        strict: MutableSchema = {}
         if types:
             strict["type"] = types[0] if len(types) == 1 else types
         elif union not in node:
@@ -118,7 +116,7 @@ class _Conversion:
         self._count_enum(strict.get("enum", ()))
         return _described(strict, node, notes)
 
-    def _closed_object(self, node: Schema, level: int) -> dict[str, Any]:
+    def _closed_object(self, node: Schema, level: int) -> MutableSchema:
         properties = node.get("properties") or {}
         others = node.get("additionalProperties")
         is_map = others or node.get("patternProperties")
@@ -159,7 +157,7 @@ class _Conversion:
             return not self.unlisted_is_optional and "default" not in child
         return name in listed
 
-    def _items(self, node: Schema, level: int) -> dict[str, Any]:
+    def _items(self, node: Schema, level: int) -> MutableSchema:
         items = list(node.get("prefixItems", ()))
         if isinstance(node.get("items"), Mapping):
             items.append(node["items"])
@@ -167,7 +165,7 @@ class _Conversion:
             raise ToolDefinitionError(
                 "A strict schema has no place for an array of values of any type."
             )
-        kinds: list[dict[str, Any]] = []
+        kinds: list[MutableSchema] = []
         for item in items:
             strict = self.convert(item, level)
             if strict not in kinds:
@@ -184,7 +182,7 @@ class _Conversion:
                 f"{_MAX_ENUM_CHARACTERS:,} characters."
             )
 
-    def _convert_reference(self, node: Schema, level: int) -> dict[str, Any]:
+    def _convert_reference(self, node: Schema, level: int) -> MutableSchema:
         reference, target = follow(node, self.root)
         others = set(node) - {"$ref", *ANNOTATIONS}
         if others:
@@ -234,7 +232,7 @@ def _types(node: Schema) -> list[str]:
     return ["array"] if "items" in node or "prefixItems" in node else []
 
 
-def _nullable(strict: dict[str, Any]) -> dict[str, Any]:
+def _nullable(strict: MutableSchema) -> MutableSchema:
     types = _types(strict)
     if "null" in types or {"type": "null"} in strict.get("anyOf", ()):
         return strict
@@ -246,9 +244,7 @@ def _nullable(strict: dict[str, Any]) -> dict[str, Any]:
     return _described({"anyOf": [*branches, {"type": "null"}]}, strict, [])
 
 
-def _described(
-    strict: dict[str, Any], node: Schema, notes: list[str]
-) -> dict[str, Any]:
+def _described(strict: MutableSchema, node: Schema, notes: list[str]) -> MutableSchema:
     """`strict` with the description of `node`, and with its keywords `notes` told in words."""
     told = [f"{keyword}: {_text(node[keyword])}" for keyword in notes]
     description = [str(node.get("description") or "")]
