@@ -15,7 +15,7 @@ Schema = Mapping[str, Any]
 MutableSchema = dict[str, Any]
 _Change = Callable[[MutableSchema], Any]
 
-UNIONS = ("anyOf", "oneOf", "allOf")
+_UNIONS = ("anyOf", "oneOf", "allOf")
 # Their value holds schemas by name.
 _NAMED = {
     *("properties", "patternProperties", "$defs", "definitions"),
@@ -125,7 +125,7 @@ def alternatives(schema: Any, root: Schema) -> Iterator[Schema]:
         if not isinstance(node, Mapping):
             continue
         yield node
-        members = [member for key in UNIONS for member in node.get(key, ())]
+        members = [member for key in _UNIONS for member in node.get(key, ())]
         reference = node.get("$ref")
         if isinstance(reference, str) and reference not in followed:
             followed.add(reference)

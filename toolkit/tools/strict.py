@@ -132,14 +132,12 @@ class _Conversion:
         converted = {}
         for name, child in properties.items():
             strict = self.convert(child, level + 1)
-            is_required = self._is_required(name, child, node)
             # If its only value is the default, there is nothing to leave out.
-            has_one_value = "const" in strict and strict["const"] == child.get(
-                "default"
-            )
-            converted[name] = (
-                strict if is_required or has_one_value else _nullable(strict)
-            )
+            default = child.get("default")
+            has_one_value = "const" in strict and strict["const"] == default
+            if not has_one_value and not self._is_required(name, child, node):
+                strict = _nullable(strict)
+            converted[name] = strict
         self.properties += len(converted)
         if self.properties > _MAX_PROPERTIES:
             raise ToolDefinitionError(
