@@ -57,7 +57,7 @@ def test_children_of_a_schema(
     schema: dict[str, Any], places: list[tuple[str, str | int | None]]
 ) -> None:
     found = list(children(schema))
-    assert [(child.keyword, child.key) for child in found] == places
+    assert [(keyword, key) for keyword, key, _ in found] == places
     for keyword, key, child in found:
         assert child is (schema[keyword] if key is None else schema[keyword][key])
 

@@ -18,7 +18,8 @@ from pydantic import BaseModel, Field
 from strict_rules import check_strict
 from toolkit import ToolRegistry, tool
 from toolkit.errors import ToolDefinitionError
-from toolkit.tools.strict import object_root, strict_form
+from toolkit.tools.object_root import object_root
+from toolkit.tools.strict import strict_form
 
 STRING, INTEGER, NUMBER, BOOLEAN, NULL = (
     {"type": t} for t in ("string", "integer", "number", "boolean", "null")

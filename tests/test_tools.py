@@ -486,7 +486,7 @@ def unnamed(function: Callable[P, R]) -> Callable[P, R]:
         ),
         pytest.param(
             dict,
-            r"'dict' tells nothing of its parameters",
+            r"'dict' has no readable signature",
             id="builtin without a signature",
         ),
         pytest.param(
@@ -1017,7 +1017,7 @@ def written(schema: Any, function: Callable[..., Any] | None = None) -> ToolRegi
         pytest.param(SCALARS, {"b": "yes"}, "boolean", id="a word for a boolean"),
         pytest.param(SCALARS, {"s": "2"}, {"s": "2"}, id="a text that is welcome stays"),
         pytest.param(ORDER, {"dish": "pie", "rows": '["1"]'}, {"dish": "pie", "rows": [1]}, id="text within text"),
-        pytest.param({"properties": {"a": {"allOf": [{"$ref": "#/properties/a"}]}}}, {"a": 1}, "no end", id="loop"),
+        pytest.param({"properties": {"a": {"allOf": [{"$ref": "#/properties/a"}]}}}, {"a": 1}, "itself", id="loop"),
         pytest.param({**ORDER, "additionalProperties": False}, {"dish": "p", "x": 1}, "x", id="extra key, closed"),
         pytest.param({**ORDER, "additionalProperties": True}, {"dish": "p", "x": 1}, {"dish": "p", "x": 1}, id="open"),
         pytest.param({**ORDER, "additionalProperties": STRING}, {"dish": "p", "x": 1}, "x", id="extra key's type"),

@@ -78,8 +78,8 @@ def check_call(call: ToolCall, tools: Toolset) -> CheckedCall:
         values, mended = validate_call(call, tool)
     except InvalidArguments as error:
         return CheckedCall(call, tool, errors=error.errors)
-    arguments, hidden = tool.signature.json_form(values)
-    return CheckedCall(call, tool, values, arguments, mended.repairs, hidden)
+    arguments, hidden = tool.signature.json_arguments(values)
+    return CheckedCall(call, tool, values, arguments, mended.repairs, tuple(hidden))
 
 
 def validate_call(call: ToolCall, tool: Tool) -> tuple[dict[str, Any], ToolCall]:

@@ -22,15 +22,15 @@ from toolkit.tools.tool import (
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-F = TypeVar("F", bound=Callable[..., Any])
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 @overload
-def tool(function: F, /) -> F: ...
+def tool(function: _F, /) -> _F: ...
 @overload
 def tool(
     *, registry: ToolRegistry = ..., **options: Unpack[ToolOptions]
-) -> Callable[[F], F]: ...
+) -> Callable[[_F], _F]: ...
 def tool(
     function: Any = None, /, *, registry: ToolRegistry = REGISTRY, **options: Any
 ) -> Any:

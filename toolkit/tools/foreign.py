@@ -8,8 +8,8 @@ from typing import Any
 
 from toolkit.errors import ToolDefinitionError
 from toolkit.messages import copied
-from toolkit.tools.schema import InvalidArguments, Signature
-from toolkit.tools.strict import check_references, object_root
+from toolkit.tools.object_root import check_references, object_root
+from toolkit.tools.schema import InvalidArguments, Signature, Values
 
 
 class WrittenSignature(Signature):
@@ -17,6 +17,7 @@ class WrittenSignature(Signature):
 
     def __init__(self, base: Signature, schema: Any) -> None:
         self.__dict__.update(base.__dict__)
+        self._needs_care, self._adapters = True, {}
         try:
             from jsonschema import Draft202012Validator
             from jsonschema.exceptions import SchemaError
@@ -33,102 +34,74 @@ class WrittenSignature(Signature):
             kind.check_schema(written)
         except SchemaError as error:
             raise ToolDefinitionError(
-                f"The schema of {base.owner!r} is no JSON Schema: {error.message}"
+                f"The schema of {base.owner!r} is not a JSON Schema: {error.message}"
             ) from error
         check_references(written)
         self.json_schema = object_root(written)
-        _check_fit(base, self.json_schema)
-        self.optional = frozenset(self.json_schema["properties"]) - frozenset(
-            self.json_schema.get("required", ())
-        )
-        self._needs_care = False
-        self._written = kind(
-            {"type": "object", **written}, registry=Registry()
-        )  # which fetches nothing from elsewhere
+        self._check_fit()
+        required = self.json_schema.get("required", ())
+        self.optional = self.json_schema["properties"].keys() - set(required)
+        # The empty registry fetches nothing from elsewhere.
+        self._written = kind({"type": "object", **written}, registry=Registry())
 
     def read(self, text: str) -> None:
-        """Hand-written schemas are always checked with care."""
+        """Arguments for hand-written schemas are always checked with care."""
 
-    def validate(
-        self, arguments: Mapping[str, Any]
-    ) -> tuple[dict[str, Any], tuple[str, ...]]:
+    def validate(self, arguments: Mapping[str, Any]) -> tuple[Values, tuple[str, ...]]:
         schema, values = self.json_schema, copy.deepcopy(dict(arguments))
-        is_open = schema.get("additionalProperties") or schema.get("patternProperties")
         errors = []
-        for key in () if is_open else values.keys() - schema["properties"].keys():
-            errors.append(
-                {
-                    "type": "extra_forbidden",
-                    "loc": (key,),
-                    "msg": "unexpected",
-                    "input": values[key],
-                }
-            )
+        if not (schema.get("additionalProperties") or schema.get("patternProperties")):
+            for key in values.keys() - schema["properties"].keys():
+                errors.append(
+                    _error("extra_forbidden", (key,), "unexpected", values[key])
+                )
         try:
             for error in self._written.iter_errors(values):
                 errors += _as_pydantic(error)
         except RecursionError:
-            msg = "cannot be checked: the schema refers to itself with no end"
-            errors.append(
-                {"type": "schema_recursion", "loc": (), "msg": msg, "input": None}
-            )
+            message = "cannot be checked: the schema refers to itself without end"
+            errors.append(_error("schema_recursion", (), message, None))
         if errors:
             raise InvalidArguments(errors)
         return values, ()
 
-
-def _check_fit(signature: Signature, schema: Mapping[str, Any]) -> None:
-    """Refuse a schema whose arguments the function could not take."""
-    properties, names = (
-        schema["properties"],
-        {parameter.name for parameter in signature.parameters},
-    )
-    if (
-        strangers := []
-        if signature.extras
-        else [name for name in properties if name not in names]
-    ):
-        raise ToolDefinitionError(
-            f"The schema of {signature.owner!r} has {strangers}, which the function does not take."
-        )
-    wanted = [
-        parameter.name for parameter in signature.parameters if parameter.required
-    ]
-    if missing := [name for name in wanted if name not in properties]:
-        raise ToolDefinitionError(
-            f"The schema of {signature.owner!r} lacks {missing}, which the function requires."
-        )
+    def _check_fit(self) -> None:
+        """Refuse a schema whose arguments the function could not take."""
+        properties = self.json_schema["properties"]
+        names = {parameter.name for parameter in self.parameters}
+        strangers = [name for name in properties if name not in names]
+        if strangers and not self.extras:
+            raise ToolDefinitionError(
+                f"The schema of {self.owner!r} has {strangers}, which the function does not take."
+            )
+        required = [
+            parameter.name for parameter in self.parameters if parameter.required
+        ]
+        missing = [name for name in required if name not in properties]
+        if missing:
+            raise ToolDefinitionError(
+                f"The schema of {self.owner!r} lacks {missing}, which the function requires."
+            )
 
 
 def _as_pydantic(error: Any) -> list[dict[str, Any]]:
-    """An error of jsonschema in the form of pydantic's, with its names where the mends look for them."""
-    loc = tuple(error.absolute_path)
-    if error.validator == "required":
-        missing = [name for name in error.validator_value if name not in error.instance]
+    """An error of jsonschema in the form of pydantic's, with the names that mending looks for."""
+    location, value = tuple(error.absolute_path), error.instance
+    keyword, expected = error.validator, error.validator_value
+    if keyword == "required":
         return [
-            {
-                "type": "missing",
-                "loc": (*loc, name),
-                "msg": "Field required",
-                "input": error.instance,
-            }
-            for name in missing
+            _error("missing", (*location, name), "Field required", value)
+            for name in expected
+            if name not in value
         ]
-    kinds = (
-        error.validator_value
-        if isinstance(error.validator_value, list)
-        else [error.validator_value]
-    )
-    kind = (
-        {"array": "list_type", "object": "dict_type"}.get(kinds[0])
-        if error.validator == "type"
-        else None
-    )
-    return [
-        {
-            "type": kind or f"{error.validator}_{kinds[0]}",
-            "loc": loc,
-            "msg": error.message,
-            "input": error.instance,
-        }
-    ]
+    kind = expected[0] if isinstance(expected, list) else expected
+    name = f"{keyword}_{kind}"
+    if keyword == "type":
+        name = {"array": "list_type", "object": "dict_type"}.get(kind, name)
+    return [_error(name, location, error.message, value)]
+
+
+def _error(
+    kind: str, location: tuple[Any, ...], message: str, value: Any
+) -> dict[str, Any]:
+    return {"type": kind, "loc": location, "msg": message, "input": value}

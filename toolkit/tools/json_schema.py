@@ -9,57 +9,39 @@ takes any JSON.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 Schema = Mapping[str, Any]
+MutableSchema = dict[str, Any]
+_Change = Callable[[MutableSchema], Any]
 
-UNIONS = ("anyOf", "oneOf", "allOf")
-NAMED = frozenset(
-    {
-        "properties",
-        "patternProperties",
-        "$defs",
-        "definitions",
-        "dependentSchemas",
-        "dependencies",
-    }
-)
-"""Keywords whose value holds schemas by name."""
-_VALUES = frozenset(
-    {
-        "const",
-        "default",
-        "dependentRequired",
-        "discriminator",
-        "enum",
-        "example",
-        "examples",
-        "required",
-    }
-)
+_UNIONS = ("anyOf", "oneOf", "allOf")
+# Their value holds schemas by name.
+_NAMED = {
+    *("properties", "patternProperties", "$defs", "definitions"),
+    *("dependentSchemas", "dependencies"),
+}
+_VALUES = {
+    *("const", "enum", "default", "example", "examples"),
+    *("required", "dependentRequired", "discriminator"),
+}
 
 
-class Child(NamedTuple):
-    """A schema directly inside another one: `schema[keyword]`, or `schema[keyword][key]` if `key` is not None."""
+def children(schema: Schema) -> Iterator[tuple[str, str | int | None, Schema]]:
+    """The schemas directly inside a schema, in its order: (keyword, key, child).
 
-    keyword: str
-    key: str | int | None
-    schema: Schema
-
-
-def children(schema: Schema) -> Iterator[Child]:
-    """The schemas directly inside a schema, in its order."""
+    A child is `schema[keyword][key]`, or `schema[keyword]` if the key is None.
+    """
     for keyword, value in schema.items():
         inside: Any = [(None, value)]
-        if keyword in _VALUES:
-            continue
         if isinstance(value, list):
             inside = enumerate(value)
-        elif keyword in NAMED and isinstance(value, Mapping):
+        elif keyword in _NAMED and isinstance(value, Mapping):
             inside = value.items()
-        for key, child in inside:
-            if isinstance(child, Mapping):
-                yield Child(keyword, key, child)
+        if keyword not in _VALUES:
+            for key, child in inside:
+                if isinstance(child, Mapping):
+                    yield keyword, key, child
 
 
 def subschemas(schema: Any) -> Iterator[Schema]:
@@ -69,10 +51,10 @@ def subschemas(schema: Any) -> Iterator[Schema]:
         node
     ) in nodes:  # which grows; a recursion would not reach the end of every schema
         yield node
-        nodes += [child.schema for child in children(node)]
+        nodes += [child for _, _, child in children(node)]
 
 
-def rewrite(schema: Any, change: Callable[[dict[str, Any]], Any]) -> Any:
+def rewrite(schema: Any, change: _Change) -> Any:
     """A copy of a schema with each schema in it replaced by what `change` makes of it, the innermost first."""
     if not isinstance(schema, Mapping):
         return schema
@@ -84,14 +66,12 @@ def rewrite(schema: Any, change: Callable[[dict[str, Any]], Any]) -> Any:
     )
 
 
-def _rewritten_value(
-    keyword: str, value: Any, change: Callable[[dict[str, Any]], Any]
-) -> Any:
+def _rewritten_value(keyword: str, value: Any, change: _Change) -> Any:
     if keyword in _VALUES:
         return value
     if isinstance(value, list):
         return [rewrite(child, change) for child in value]
-    if keyword in NAMED and isinstance(value, Mapping):
+    if keyword in _NAMED and isinstance(value, Mapping):
         return {name: rewrite(child, change) for name, child in value.items()}
     return rewrite(value, change)
 
@@ -145,7 +125,7 @@ def alternatives(schema: Any, root: Schema) -> Iterator[Schema]:
         if not isinstance(node, Mapping):
             continue
         yield node
-        members = [member for key in UNIONS for member in node.get(key, ())]
+        members = [member for key in _UNIONS for member in node.get(key, ())]
         reference = node.get("$ref")
         if isinstance(reference, str) and reference not in followed:
             followed.add(reference)

@@ -44,84 +44,52 @@ def is_scalar(value: Any) -> bool:
     return value is None or type(value) in (str, int, bool, float)
 
 
-def is_secret(value: Any) -> bool:
-    return hasattr(type(value), "get_secret_value")
+def json_form(value: Any, unfaithful: list[Any], adapter: Any = None) -> Any:
+    """A value as JSON. Whatever can only be shown by the name of its type is added to `unfaithful`.
 
-
-def may_be_dumped(value: Any) -> bool:
-    """Whether pydantic may dump a value: it would exhaust an iterator, and write stars for a secret."""
-    return not isinstance(value, (Iterator, type)) and not is_secret(value)
-
-
-def json_form(value: Any, unfaithful: list[Any]) -> Any:
-    """A value as JSON. Whatever can only be shown by the name of its type is added to `unfaithful`."""
+    `adapter` is pydantic's for the hint of the value: the hint may say how a value is dumped, if its class does not.
+    """
     try:
-        return _json_form(value, unfaithful)
+        return _json_form(value, unfaithful, adapter)
     except (
         Exception
     ):  # cyclic values, and objects whose attributes raise what they like
         return _type_name(value, unfaithful)
 
 
-def _json_form(value: Any, unfaithful: list[Any]) -> Any:
+def _json_form(value: Any, unfaithful: list[Any], adapter: Any = None) -> Any:
     if is_scalar(value):
         is_number = not isinstance(value, float) or math.isfinite(value)
         return value if is_number else json.dumps(value)
     if isinstance(value, Enum):
         return _json_form(value.value, unfaithful)
-    if is_secret(value):
+    if hasattr(type(value), "get_secret_value"):
         return _secret_form(value, unfaithful)
     if isinstance(value, (bytes, bytearray)):
         return _bytes_form(value)
     if isinstance(value, Mapping):
-        keys = [_key(key, unfaithful) for key in value]
+        keys = [_text(_json_form(key, unfaithful)) for key in value]
         items = [_json_form(item, unfaithful) for item in value.values()]
         return dict(zip(keys, items, strict=True))
     if isinstance(value, (list, tuple, deque)):
         return [_json_form(item, unfaithful) for item in value]
     if isinstance(value, (set, frozenset)):
-        return sorted((_json_form(item, unfaithful) for item in value), key=_sort_key)
-    if hasattr(value, "__pydantic_root_model__") or dataclasses.is_dataclass(value):
-        return _fields_form(value, unfaithful)
-    return _leaf_form(value, unfaithful)
-
-
-def _fields_form(value: Any, unfaithful: list[Any]) -> Any:
-    """The fields of a model or a dataclass by their names, those that are excluded from dumps among them."""
-    if getattr(value, "__pydantic_root_model__", False):
-        return _json_form(value.root, unfaithful)
-    if dataclasses.is_dataclass(value):
+        return sorted((_json_form(item, unfaithful) for item in value), key=_json)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        # Not by asdict, which would copy what it contains.
         names = [field.name for field in dataclasses.fields(value)]
-        fields = {name: getattr(value, name) for name in names}
-    else:
-        fields = {name: vars(value)[name] for name in type(value).model_fields}
-        fields |= value.__pydantic_extra__ or {}
-    return _json_form(fields, unfaithful)
-
-
-def _leaf_form(value: Any, unfaithful: list[Any]) -> Any:
-    """A date, a UUID and the like, or an object of a class that tells pydantic how it is dumped."""
-    from pydantic import TypeAdapter
-    from pydantic_core import to_jsonable_python
-
-    if may_be_dumped(value):
-        with contextlib.suppress(Exception):
-            return to_jsonable_python(value)
-        if hasattr(value, "__get_pydantic_core_schema__"):
-            with contextlib.suppress(Exception):
-                adapter = TypeAdapter(type(value))
-                return adapter.dump_python(value, mode="json", warnings=False)
-    return _type_name(value, unfaithful)
+        return _json_form({name: getattr(value, name) for name in names}, unfaithful)
+    if hasattr(value, "__pydantic_root_model__"):
+        return _json_form(_model_fields(value), unfaithful)
+    return _leaf_form(value, unfaithful, adapter)
 
 
 def _secret_form(value: Any, unfaithful: list[Any]) -> str:
-    nameless: list[Any] = []
+    within: list[Any] = []
     secret = value.get_secret_value()
     if not isinstance(secret, (str, bytes)):
-        secret = _sort_key(_json_form(secret, nameless))
-    if nameless:
-        return _type_name(value, unfaithful)
-    return _hashed(value, secret)
+        secret = _json(_json_form(secret, within))
+    return _type_name(value, unfaithful) if within else _hashed(value, secret)
 
 
 def _bytes_form(value: bytes | bytearray) -> str:
@@ -131,11 +99,30 @@ def _bytes_form(value: bytes | bytearray) -> str:
         return _hashed(value, value)
 
 
-def _hashed(value: Any, content: str | bytes | bytearray) -> str:
-    if isinstance(content, str):
-        content = content.encode("utf-8", "surrogatepass")
-    digest = hashlib.sha256(content).hexdigest()
-    return f"<{type(value).__name__} sha256:{digest[:_HASH_DIGITS]}>"
+def _model_fields(model: Any) -> Any:
+    """The fields of a model by their names, those that are excluded from dumps among them."""
+    if model.__pydantic_root_model__:
+        return model.root
+    names = type(model).model_fields
+    fields = {name: vars(model)[name] for name in names}
+    return fields | (model.__pydantic_extra__ or {})
+
+
+def _leaf_form(value: Any, unfaithful: list[Any], adapter: Any) -> Any:
+    """A date, a UUID and the like, or an object of a class or under a hint that tells pydantic how it is dumped."""
+    from pydantic import TypeAdapter
+    from pydantic_core import to_jsonable_python
+
+    # An iterator is dumped by exhausting it.
+    if not isinstance(value, (Iterator, type)):
+        with contextlib.suppress(Exception):
+            return to_jsonable_python(value)
+        with contextlib.suppress(Exception):
+            adapter = adapter or TypeAdapter(type(value))
+            return adapter.dump_python(
+                value, mode="json", by_alias=False, warnings=False
+            )
+    return _type_name(value, unfaithful)
 
 
 def _type_name(value: Any, unfaithful: list[Any]) -> str:
@@ -143,10 +130,16 @@ def _type_name(value: Any, unfaithful: list[Any]) -> str:
     return f"<{type(value).__name__}>"
 
 
-def _key(key: Any, unfaithful: list[Any]) -> str:
-    form = _json_form(key, unfaithful)
-    return form if isinstance(form, str) else _sort_key(form)
+def _hashed(value: Any, content: str | bytes | bytearray) -> str:
+    if isinstance(content, str):
+        content = content.encode("utf-8", "surrogatepass")
+    digest = hashlib.sha256(content).hexdigest()
+    return f"<{type(value).__name__} sha256:{digest[:_HASH_DIGITS]}>"
 
 
-def _sort_key(form: Any) -> str:
+def _text(form: Any) -> str:
+    return form if isinstance(form, str) else _json(form)
+
+
+def _json(form: Any) -> str:
     return json.dumps(form, sort_keys=True)

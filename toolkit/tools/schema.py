@@ -1,43 +1,34 @@
-"""A signature and a docstring become a JSON Schema and a validator.
-
-The types are read by pydantic, one hint at a time and each hint once in the process: functions
-share few hints, and putting known pieces together costs a tenth of building a model per function.
-"""
+"""What a tool takes, as a JSON Schema and a validator. Both are built when they are first used."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import inspect
-import json
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from toolkit.errors import ToolDefinitionError, ToolError
-from toolkit.messages import copied
-from toolkit.tools.json_values import (
-    is_scalar,
-    json_form,
-    may_be_dumped,
-    needs_care,
-)
+from toolkit.tools.hints import HintSchema, default_entry, json_schemas, read_hint
+from toolkit.tools.json_schema import MutableSchema
+from toolkit.tools.json_values import is_scalar, json_form, needs_care
 
 Kind = inspect._ParameterKind
 MISSING: Any = inspect.Parameter.empty
+Values = dict[str, Any]
+"""Validated values by the names of their parameters."""
+
+_PLAIN_HINTS = (str, int, float, bool, list, dict, Any)
 
 
 class InvalidArguments(Exception):
-    """Arguments do not fit a tool. `errors` has `type, loc, msg, input` and at times `ctx` each, as pydantic's."""
+    """Arguments do not fit a tool. `errors` are as pydantic's: `type, loc, msg, input` and sometimes `ctx` each."""
 
     def __init__(self, errors: list[Any]) -> None:
-        super().__init__(
-            "; ".join(
-                f"{'.'.join(map(str, error['loc']))}: {error['msg']}"
-                for error in errors
-            )
-        )
+        lines = [f"{_path(error['loc'])}: {error['msg']}" for error in errors]
+        super().__init__("; ".join(lines))
         self.errors = errors
 
 
@@ -60,67 +51,64 @@ class Parameter:
 
 @dataclass(eq=False)
 class Signature:
-    """What a tool takes. The JSON Schema and the validator are made when they are first asked for."""
+    """What a tool takes.
+
+    `context` is the name of the hidden parameter, "" if there is none. `by_position` names the parameters that must be
+    passed by position, the hidden one among them.
+    """
 
     owner: str
     parameters: tuple[Parameter, ...]
     description: str = ""
-    context: str = ""  # the name of the hidden parameter
-    by_position: tuple[
-        str, ...
-    ] = ()  # names that must be passed by position, the context's among them
+    context: str = ""
+    by_position: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        by_kind = {parameter.kind: parameter for parameter in self.parameters}
+        self.extras = by_kind.get(Kind.VAR_KEYWORD)
+        self._rest = by_kind.get(Kind.VAR_POSITIONAL)
         self.optional = frozenset(
             p.wire_name for p in self.parameters if not p.required
-        )
-        self.extras = next(
-            (p for p in self.parameters if p.kind is Kind.VAR_KEYWORD), None
-        )
-        self._rest = next(
-            (p for p in self.parameters if p.kind is Kind.VAR_POSITIONAL), None
         )
         self._defaults = {
             p.name: p.default for p in self.parameters if p.default is not MISSING
         }
 
     @functools.cached_property
-    def json_schema(self) -> dict[str, Any]:
+    def json_schema(self) -> MutableSchema:
         """The parameters as a JSON Schema whose root is an object; as small as it can be."""
-        fields = {p.name: self._adapt(p) for p in self.parameters}
-        schema: dict[str, Any] = {"type": "object", "properties": {}}
-        definitions: dict[str, Any] = {}
-        if _conflict([field.json for field in fields.values()]):
-            definitions = _renamed(fields)
+        hints = {p.name: self._read_hint(p) for p in self.parameters}
+        entries, definitions = json_schemas(hints)
+        properties: MutableSchema = {}
+        schema: MutableSchema = {"type": "object", "properties": properties}
         for parameter in self.parameters:
-            entry = copied(fields[parameter.name].json)
-            definitions |= entry.pop("$defs", {})
+            entry = entries[parameter.name]
             if parameter is self.extras:
                 schema["additionalProperties"] = entry or True
                 continue
-            schema["properties"][parameter.wire_name] = entry
+            properties[parameter.wire_name] = entry
             if parameter.description:
                 entry["description"] = parameter.description
             if parameter.default is not MISSING and "default" not in entry:
-                entry |= _jsonable_default(parameter.default)
-        if required := [p.wire_name for p in self.parameters if p.required]:
+                entry |= default_entry(parameter.default)
+        required = [p.wire_name for p in self.parameters if p.required]
+        if required:
             schema["required"] = required
-        return {**schema, "$defs": definitions} if definitions else schema
+        if definitions:
+            schema["$defs"] = definitions
+        return schema
 
     @functools.cached_property
     def _validator(self) -> Any:
-        """The compiled validator."""
         from pydantic_core import SchemaValidator, core_schema
 
         fields: dict[str, Any] = {}
         definitions: dict[str, Any] = {}
         others: dict[str, Any] = {"extra_behavior": "forbid"}
         for parameter in self.parameters:
-            core = self._adapt(parameter).core
+            core = self._read_hint(parameter).core
             if core["type"] == "definitions":
-                definitions |= {
-                    definition["ref"]: definition for definition in core["definitions"]
-                }
+                definitions |= {each["ref"]: each for each in core["definitions"]}
                 core = core["schema"]
             if parameter is self.extras:
                 others = {"extra_behavior": "allow", "extras_schema": core}
@@ -135,73 +123,65 @@ class Signature:
             core_schema.definitions_schema(schema, list(definitions.values()))
         )
 
-    def read(self, text: str) -> dict[str, Any] | None:
-        """The values in a JSON text that fits as it is; None where it needs reading with more care."""
+    def read(self, text: str) -> Values | None:
+        """The values in a JSON text that fits as it is; None if it has to be read with more care."""
         # One letter is found twenty times as fast as a word.
-        if (
-            self.extras
-            or ("N" in text and "NaN" in text)
-            or ("I" in text and "Infinity" in text)
-        ):
+        has_nan = "N" in text and "NaN" in text
+        has_infinity = "I" in text and "Infinity" in text
+        if self.extras or has_nan or has_infinity:
             return None
         try:
             return self._validator.validate_json(text, extra="forbid")  # type: ignore[no-any-return]
         except Exception:  # a validator of the user's may raise anything
             return None
 
-    def validate(
-        self, arguments: Mapping[str, Any]
-    ) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """Return the values as the function wants them, and the keys inside models that nobody declared.
+    def validate(self, arguments: Mapping[str, Any]) -> tuple[Values, tuple[str, ...]]:
+        """Return the values as the function takes them, and the keys inside models that nobody declared.
 
-        The arguments are read as JSON, so that what JSON writes as text (dates, bytes, sets, enums …)
-        becomes what it stands for, also in models that are strict about Python values; and so that
-        a tool which changes its arguments changes a copy. Raises InvalidArguments.
+        The arguments are read as JSON, so that what JSON writes as text (dates, bytes, sets, enums …) becomes what it
+        stands for, also in models that are strict about Python values; and so that a tool which changes its arguments
+        changes a copy. Raises InvalidArguments.
         """
-        from pydantic_core import ValidationError, to_json
+        from pydantic_core import to_json
 
         text = to_json(arguments, inf_nan_mode="constants")
-        try:  # keys that nobody declared are forbidden below the top as well
-            return self._validator.validate_json(
-                text, extra=None if self.extras else "forbid"
-            ), ()
-        except ValidationError as error:
-            errors = error.errors(include_url=False)
-        except (
-            Exception
-        ) as error:  # a validator of the user's that raised something else
-            said = (
-                str(error)
-                if isinstance(error, ToolError)
-                else f"{type(error).__name__} while it was checked"
-            )
-            raise InvalidArguments(
-                [{"type": "raised", "loc": (), "msg": said, "input": None}]
-            ) from error
-        unlisted = [
-            e["loc"]
-            for e in errors
-            if e["type"] == "extra_forbidden" and len(e["loc"]) > 1
-        ]
-        if len(unlisted) == len(
-            errors
-        ):  # what a model's own configuration makes of them is the tool's affair
-            try:
-                return self._validator.validate_json(text), tuple(
-                    ".".join(map(str, loc)) for loc in unlisted
-                )
-            except ValidationError as error:
-                errors = error.errors(include_url=False)
-        raise InvalidArguments(errors)
+        try:
+            # Undeclared keys are forbidden below the top as well.
+            return self._validated(text, None if self.extras else "forbid"), ()
+        except InvalidArguments as error:
+            unlisted = [
+                _path(each["loc"])
+                for each in error.errors
+                if each["type"] == "extra_forbidden" and len(each["loc"]) > 1
+            ]
+            if len(unlisted) < len(error.errors):
+                raise
+        # What a model's own configuration makes of them is the tool's affair.
+        return self._validated(text, None), tuple(unlisted)
 
-    def complete(self, values: Mapping[str, Any]) -> dict[str, Any]:
+    def _validated(self, text: bytes, extra: str | None) -> Values:
+        from pydantic_core import ValidationError
+
+        try:
+            return self._validator.validate_json(text, extra=extra)  # type: ignore[no-any-return]
+        except ValidationError as error:
+            raise InvalidArguments(error.errors(include_url=False)) from error
+        except Exception as error:  # a validator of the user's may raise anything
+            message = f"{type(error).__name__} while it was checked"
+            if isinstance(error, ToolError):
+                message = str(error)
+            raise InvalidArguments(
+                [{"type": "raised", "loc": (), "msg": message, "input": None}]
+            ) from error
+
+    def complete(self, values: Mapping[str, Any]) -> Values:
         """Validated values with the defaults of the parameters that were left out, in the order of the parameters.
 
         Validation applies the defaults that pydantic knows (`Field`, factories), Python those of a function. A class
         tool gets None for an optional parameter without a default.
         """
         rest = dict(values)
-        complete: dict[str, Any] = {}
+        complete: Values = {}
         for parameter in self.parameters:
             if parameter.name in rest:
                 complete[parameter.name] = rest.pop(parameter.name)
@@ -211,22 +191,13 @@ class Signature:
                 complete[parameter.name] = None
         return complete | rest
 
-    def json_arguments(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Validated values as JSON by the parameters' own names, defaults included: what the function gets.
+    def json_arguments(self, values: Mapping[str, Any]) -> tuple[Values, list[str]]:
+        """Return validated values as JSON, and the names of the parameters that this form does not tell apart.
 
-        The same in every process. A value without a faithful form is shown by its type and a hash
-        (`<SecretStr sha256:…>`) or its type alone (`<Client>`), never by its content. Never raises.
+        It is what the function gets: by the parameters' own names, defaults included; the same in every process. A
+        value without a faithful form is shown by its type and a hash (`<SecretStr sha256:…>`) or its type alone
+        (`<Client>`, whose parameter is named), never by its content. Never raises.
         """
-        return self.json_form(values)[0]
-
-    def unfaithful(self, values: Mapping[str, Any]) -> tuple[str, ...]:
-        """The parameters whose form in `json_arguments` does not tell one value from another, by name."""
-        return self.json_form(values)[1]
-
-    def json_form(
-        self, values: Mapping[str, Any]
-    ) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """Both of the above at once."""
         from pydantic_core import from_json, to_json
 
         complete = self.complete(values)
@@ -234,196 +205,81 @@ class Signature:
             # Bytes that are no UTF-8 are refused here, and hashed below.
             with contextlib.suppress(Exception):
                 text = to_json(complete, by_alias=False, inf_nan_mode="strings")
-                return from_json(text), ()
-        parameters = {parameter.name: parameter for parameter in self.parameters}
+                return from_json(text), []
+        forms: Values = {}
         unfaithful: list[str] = []
-        forms: dict[str, Any] = {}
         for name, value in complete.items():
             nameless: list[Any] = []
-            forms[name] = json_form(value, nameless)
-            is_nameless = any(each is value for each in nameless)
-            if is_nameless and name in parameters and may_be_dumped(value):
-                # The hint may say how the value is dumped, if the value does not.
-                with contextlib.suppress(Exception):
-                    forms[name] = self._adapt(parameters[name]).adapter.dump_python(
-                        value, mode="json", by_alias=False, warnings=False
-                    )
-                    continue
+            forms[name] = json_form(value, nameless, self._adapters.get(name))
             if nameless:
                 unfaithful.append(name)
-        return forms, tuple(unfaithful)
+        return forms, unfaithful
+
+    @functools.cached_property
+    def _adapters(self) -> Mapping[str, Any]:
+        return {p.name: self._read_hint(p).adapter for p in self.parameters}
 
     @functools.cached_property
     def _needs_care(self) -> bool:
-        defaults = [p.default for p in self.parameters if p.default is not MISSING]
-        return not all(map(is_scalar, defaults)) or any(
-            needs_care(self._adapt(p).core) for p in self.parameters
-        )
+        hints = map(self._read_hint, self.parameters)
+        has_plain_defaults = all(map(is_scalar, self._defaults.values()))
+        return not has_plain_defaults or any(needs_care(hint.core) for hint in hints)
 
     def check(self) -> None:
-        """Raise ToolDefinitionError where a parameter has no JSON form; what is not defined yet may come later."""
+        """Raise ToolDefinitionError if a parameter has no JSON form. A name in a hint may still be defined later."""
         for parameter in self.parameters:
-            if parameter.hint not in _PLAIN:
+            if parameter.hint not in _PLAIN_HINTS:
                 try:
-                    self._adapt(parameter)
+                    self._read_hint(parameter)
                 except ToolDefinitionError as error:
                     if not _is_undefined(error.__cause__):
                         raise
 
-    def bind(
-        self, values: dict[str, Any], context: Any = None
-    ) -> tuple[list[Any], dict[str, Any]]:
-        """Distribute validated values over positional and keyword arguments, with the context where one is wanted."""
+    def bind(self, values: Values, context: Any = None) -> tuple[list[Any], Values]:
+        """Distribute validated values over positional and keyword arguments; add the context if the tool takes one."""
         if self.context:
             values = {**values, self.context: context}
         if not self.by_position and not self._rest:
             return [], values
-        values = dict(values)
+        named = dict(values)
         positional = []
         for name in self.by_position:
-            if name not in values and name not in self._defaults:
+            if name not in named and name not in self._defaults:
                 break
-            positional.append(values.pop(name, self._defaults.get(name)))
+            positional.append(named.pop(name, self._defaults.get(name)))
         if self._rest:
-            positional += values.pop(self._rest.name, ())
-        return positional, values
+            positional += named.pop(self._rest.name, ())
+        return positional, named
 
-    def _adapt(self, parameter: Parameter) -> _Adapted:
-        hint, text = parameter.hint, str(parameter.hint)
+    def _read_hint(self, parameter: Parameter) -> HintSchema:
         try:
-            # Unions of other order are equal, and yet not the same: their text belongs to the key.
-            with contextlib.suppress(
-                TypeError
-            ):  # of a hint that has no hash, or is no type
-                return _adapt(hint, text)
-            return _adapt.__wrapped__(hint, text)
+            return read_hint(parameter.hint)
         except Exception as error:
             raise ToolDefinitionError(
                 _why_no_json(self.owner, parameter, error)
             ) from error
 
 
-_PLAIN = (str, int, float, bool, list, dict, Any)
-
-
-@dataclass(frozen=True, slots=True)
-class _Adapted:
-    adapter: Any
-    core: Any
-    json: dict[str, Any]
-
-
-@functools.lru_cache(maxsize=2048)
-def _adapt(hint: Any, text: str) -> _Adapted:
-    """What pydantic makes of one hint. Shared by all parameters with that hint: read it, never change it."""
-    from pydantic import TypeAdapter
-
-    adapter: Any = TypeAdapter(hint)
-    if not adapter.pydantic_complete:
-        adapter.rebuild(raise_errors=True)
-    core = (
-        _eager(adapter.core_schema)
-        if "Iterable" in text or "Generator" in text
-        else adapter.core_schema
-    )
-    if adapter.core_schema["type"] == "is-subclass":
-        raise TypeError(
-            "JSON has no classes"
-        )  # pydantic writes such a schema, which says nothing
-    json_schema = adapter.json_schema(schema_generator=_generator())
-    for schema in (json_schema, *json_schema.get("$defs", {}).values()):
-        if schema is not json_schema or schema.get("title") == getattr(
-            hint, "__name__", ""
-        ):
-            schema.pop("title", None)  # a class name, which tells a model nothing
-    return _Adapted(adapter, core, json_schema)
-
-
-def _eager(core: Any) -> Any:
-    """The schema with lists for what pydantic would check item by item, while the function runs."""
-    if isinstance(core, list):
-        return [_eager(part) for part in core]
-    if not isinstance(core, dict):
-        return core
-    whole = {key: _eager(part) for key, part in core.items()}
-    return {**whole, "type": "list"} if whole.get("type") == "generator" else whole
-
-
-@functools.cache
-def _generator() -> Any:
-    from pydantic.json_schema import GenerateJsonSchema
-
-    class Untitled(GenerateJsonSchema):
-        def field_title_should_be_set(self, schema: Any) -> bool:
-            return False
-
-        def default_schema(self, schema: Any) -> Any:
-            if "default" in schema and not _jsonable_default(schema["default"]):
-                return self.generate_inner(schema["schema"])
-            return super().default_schema(schema)
-
-    return Untitled
-
-
-def _jsonable_default(default: Any) -> dict[str, Any]:
-    """{"default": …} as JSON writes it, or {} where JSON has no way to write it."""
-    if default is None or type(default) in (str, int, bool):
-        return {"default": default}
-    from pydantic_core import to_jsonable_python
-
-    with contextlib.suppress(Exception):  # a default is any object
-        plain = to_jsonable_python(default, by_alias=True)
-        json.dumps(plain, allow_nan=False)
-        return {} if hasattr(default, "get_secret_value") else {"default": plain}
-    return {}
-
-
-def _conflict(schemas: list[dict[str, Any]]) -> bool:
-    seen: dict[str, Any] = {}
-    return any(
-        seen.setdefault(name, d) != d
-        for schema in schemas
-        if "$defs" in schema
-        for name, d in schema["$defs"].items()
-    )
-
-
-def _renamed(fields: dict[str, _Adapted]) -> dict[str, Any]:
-    """Two classes of one name: let pydantic find names for both. Changes `fields`; returns the definitions."""
-    from pydantic import TypeAdapter
-
-    inputs: list[Any] = [
-        (name, "validation", field.adapter) for name, field in fields.items()
-    ]
-    schemas, shared = TypeAdapter.json_schemas(inputs, schema_generator=_generator())
-    for (name, _), schema in schemas.items():
-        fields[name] = _Adapted(fields[name].adapter, fields[name].core, dict(schema))
-    definitions = shared.get("$defs", {})
-    for definition in definitions.values():
-        definition.pop("title", None)
-    return dict(definitions)
+def _path(location: Iterable[Any]) -> str:
+    return ".".join(map(str, location))
 
 
 def _why_no_json(owner: str, parameter: Parameter, error: Exception) -> str:
     hint = parameter.hint
-    shown = (
-        hint.__name__
-        if isinstance(hint, type) and not typing.get_args(hint)
-        else str(hint)
-    )
+    is_class = isinstance(hint, type) and not typing.get_args(hint)
+    name = hint.__name__ if is_class else str(hint)
     if _is_undefined(error):
         return (
-            f"The type {shown!r} of parameter {parameter.name!r} of {owner!r} names something that is not defined: "
+            f"The type {name!r} of parameter {parameter.name!r} of {owner!r} names something that is not defined: "
             f"{str(error).splitlines()[0]} Define it before the tool is first used."
         )
     return (
-        f"Parameter {parameter.name!r} of {owner!r} has the type {shown!r}, which has no JSON form, so that no model "
+        f"Parameter {parameter.name!r} of {owner!r} has the type {name!r}, which has no JSON form, so that no model "
         "can send it. Use a type that JSON can write, or annotate it as ToolContext to hide it from the model."
     )
 
 
 def _is_undefined(error: BaseException | None) -> bool:
-    """Whether pydantic says that a class names something not defined (yet)."""
-    return type(
-        error
-    ).__name__ == "PydanticUndefinedAnnotation" or "not fully defined" in str(error)
+    """Whether pydantic reports that a hint names something which is not defined (yet)."""
+    is_annotation = type(error).__name__ == "PydanticUndefinedAnnotation"
+    return is_annotation or "not fully defined" in str(error)

@@ -9,7 +9,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 from toolkit.errors import ToolDefinitionError
 from toolkit.messages import ToolContext
@@ -26,74 +26,46 @@ def read_signature(
 ) -> Signature:
     """Read the signature, hints and docstring of any callable.
 
-    `namespace` holds further names for postponed hints (the locals of the place of decoration). `unhinted` is what a
-    lone parameter without a hint is.
-    Raises ToolDefinitionError, naming the parameter; NameError where a hint names what is not defined yet.
+    `namespace` holds further names for postponed hints (the locals of the place of decoration). `unhinted` is the hint
+    of a single parameter without one.
+    Raises ToolDefinitionError, naming the parameter; NameError if a hint names something that is not defined yet.
     """
     source = _innermost(function)
-    try:
-        declared = list(inspect.signature(function).parameters.values())
-    except (ValueError, TypeError) as error:
-        raise ToolDefinitionError(
-            f"{name!r} tells nothing of its parameters. Wrap it in a function with type hints."
-        ) from error
-    if (
-        inspect.isfunction(function)
-        and declared
-        and declared[0].name == "self"
-        and declared[0].annotation is MISSING
-    ):
-        raise ToolDefinitionError(
-            f"{name!r} is a method without its 'self'. Pass it bound to an object: tools=[obj.{name}]."
-        )
-    hints = _resolve_hints(source, declared, namespace, name)
-    description, about = read_docstring(_docstring(function, source))
-    parameters, context = [], ""
+    declared = _declared_parameters(function, name)
+    hints = _resolved_hints(source, declared, namespace, name)
+    description, descriptions = read_docstring(_docstring(function, source))
+    parameters, contexts = [], []
     for parameter in declared:
         hint = hints.get(parameter.name, parameter.annotation)
         if _is_context(hint, parameter, name):
-            if context:
-                raise ToolDefinitionError(
-                    f"{name!r} has two ToolContext parameters. Keep one of them."
-                )
-            context = parameter.name
-            continue
-        parameters.append(_parameter(parameter, hint, about.get(parameter.name, "")))
+            contexts.append(parameter.name)
+        else:
+            about = descriptions.get(parameter.name, "")
+            parameters.append(_parameter(parameter, hint, about))
+    if len(contexts) > 1:
+        raise ToolDefinitionError(
+            f"{name!r} has two ToolContext parameters. Keep one of them."
+        )
     if len(parameters) == 1:
-        lone = parameters[0]
-        if (
-            lone.hint is Any
-            and lone.name not in hints
-            and lone.kind is not Kind.VAR_KEYWORD
-        ):
-            parameters = [replace(lone, hint=unhinted)]
+        [single] = parameters
+        is_unhinted = single.hint is Any and single.name not in hints
+        if is_unhinted and single.kind is not Kind.VAR_KEYWORD:
+            parameters = [replace(single, hint=unhinted)]
+    context = contexts[0] if contexts else ""
     return Signature(
         name, tuple(parameters), description, context, _by_position(declared)
     )
 
 
-def _docstring(function: Any, source: Any) -> str:
-    if isinstance(source, type):
-        said = (
-            source.__doc__ or ""
-        )  # its own: none is inherited, and a dataclass that has none gets its signature
-        return "" if said.startswith(f"{source.__name__}(") else inspect.cleandoc(said)
-    if getattr(source, "__name__", "") != "__call__":
-        return inspect.getdoc(source) or ""
-    return inspect.cleandoc(
-        source.__doc__ or type(without_partials(function)).__doc__ or ""
-    )
-
-
 def without_partials(function: Any) -> Any:
-    """What lies behind all that functools.partial put before it."""
+    """The function in a functools.partial, or in several."""
     while isinstance(function, functools.partial):
         function = function.func
     return function
 
 
 def _innermost(function: Callable[..., Any]) -> Any:
-    """The function that holds the hints and the docstring: behind wrappers, partials, methods and callable objects."""
+    """The function with the hints and the docstring: inside wrappers, partials, methods and callable objects."""
     while True:
         if isinstance(function, functools.partial):
             function = function.func
@@ -105,16 +77,32 @@ def _innermost(function: Callable[..., Any]) -> Any:
             function, (types.FunctionType, types.BuiltinFunctionType, type)
         ):
             return function
-        elif isinstance(
-            call := inspect.getattr_static(type(function), "__call__", None),
-            types.FunctionType,
-        ):
-            function = call
         else:
-            return function
+            call = inspect.getattr_static(type(function), "__call__", None)
+            if not isinstance(call, types.FunctionType):
+                return function
+            function = call
 
 
-def _resolve_hints(
+def _declared_parameters(
+    function: Callable[..., Any], name: str
+) -> list[inspect.Parameter]:
+    try:
+        declared = list(inspect.signature(function).parameters.values())
+    except (ValueError, TypeError) as error:
+        raise ToolDefinitionError(
+            f"{name!r} has no readable signature. Wrap it in a function with type hints."
+        ) from error
+    if declared and inspect.isfunction(function):
+        first = declared[0]
+        if first.name == "self" and first.annotation is MISSING:
+            raise ToolDefinitionError(
+                f"{name!r} is a method without its 'self'. Pass it bound to an object: tools=[obj.{name}]."
+            )
+    return declared
+
+
+def _resolved_hints(
     source: Any,
     declared: list[inspect.Parameter],
     namespace: Mapping[str, Any] | None,
@@ -122,20 +110,16 @@ def _resolve_hints(
 ) -> dict[str, Any]:
     if isinstance(source, type):
         source = vars(source).get("__init__", source)
-    names = {parameter.name for parameter in declared}
-    annotations = {
-        n: a for n, a in getattr(source, "__annotations__", {}).items() if n in names
-    }
+    annotations = getattr(source, "__annotations__", {})
     known = getattr(source, "__globals__", {})
     local = {**known, **namespace} if namespace else known
-    type_parameters = getattr(source, "__type_params__", ())
     hints: dict[str, Any] = {}
-    for (
-        parameter,
-        hint,
-    ) in annotations.items():  # one by one, so that an error tells which
+    # One by one, so that an error tells which.
+    for parameter in [each.name for each in declared if each.name in annotations]:
+        hint = annotations[parameter]
         holder = types.SimpleNamespace(
-            __annotations__={parameter: hint}, __type_params__=type_parameters
+            __annotations__={parameter: hint},
+            __type_params__=getattr(source, "__type_params__", ()),
         )
         try:
             hints |= typing.get_type_hints(holder, known, local, include_extras=True)
@@ -143,28 +127,36 @@ def _resolve_hints(
             raise
         except Exception as error:
             raise ToolDefinitionError(
-                f"The type hint {hint!r} of parameter {parameter!r} of {name!r} is no type: {error}. Mend the hint."
+                f"The type hint {hint!r} of parameter {parameter!r} of {name!r} is not a type: {error}. Correct it."
             ) from error
     return hints
 
 
+def _docstring(function: Any, source: Any) -> str:
+    if isinstance(source, type):
+        # Its own, not an inherited one. Python writes the signature of a dataclass that has none.
+        own = source.__doc__ or ""
+        is_written = not own.startswith(f"{source.__name__}(")
+        return inspect.cleandoc(own) if is_written else ""
+    if getattr(source, "__name__", "") != "__call__":
+        return inspect.getdoc(source) or ""
+    of_class = type(without_partials(function)).__doc__
+    return inspect.cleandoc(source.__doc__ or of_class or "")
+
+
 def _is_context(hint: Any, parameter: inspect.Parameter, name: str) -> bool:
-    bare = hint.__origin__ if typing.get_origin(hint) is typing.Annotated else hint
-    is_union = typing.get_origin(bare) in (typing.Union, types.UnionType)
-    members = (
-        [member for member in typing.get_args(bare) if member is not type(None)]
-        if is_union
-        else [bare]
-    )
-    if members == [ToolContext] and parameter.kind not in (
-        Kind.VAR_POSITIONAL,
-        Kind.VAR_KEYWORD,
-    ):
+    """Whether a parameter is the hidden one: `ToolContext`, also optional or annotated."""
+    bare = hint.__origin__ if typing.get_origin(hint) is Annotated else hint
+    members = [bare]
+    if typing.get_origin(bare) in (typing.Union, types.UnionType):
+        members = [each for each in typing.get_args(bare) if each is not type(None)]
+    is_plain = parameter.kind not in (Kind.VAR_POSITIONAL, Kind.VAR_KEYWORD)
+    if members == [ToolContext] and is_plain:
         return True
     if _mentions_context(hint):
         raise ToolDefinitionError(
             f"Parameter {parameter.name!r} of {name!r} mixes ToolContext with something else; "
-            "a model can send no context. Annotate one plain parameter as ToolContext."
+            "a model cannot send a context. Annotate one plain parameter as ToolContext."
         )
     return False
 
@@ -174,30 +166,25 @@ def _mentions_context(hint: Any) -> bool:
 
 
 def _by_position(declared: list[inspect.Parameter]) -> tuple[str, ...]:
-    """The parameters that cannot go by keyword: those before a slash, and all before a star."""
-    has_rest = any(parameter.kind is Kind.VAR_POSITIONAL for parameter in declared)
-    kinds = (
-        (Kind.POSITIONAL_ONLY, Kind.POSITIONAL_OR_KEYWORD)
-        if has_rest
-        else (Kind.POSITIONAL_ONLY,)
-    )
+    """The parameters that cannot be passed by keyword: those before a slash, and all before a star."""
+    kinds = [Kind.POSITIONAL_ONLY]
+    if any(parameter.kind is Kind.VAR_POSITIONAL for parameter in declared):
+        kinds.append(Kind.POSITIONAL_OR_KEYWORD)
     return tuple(parameter.name for parameter in declared if parameter.kind in kinds)
 
 
-def _parameter(declared: inspect.Parameter, hint: Any, described: str) -> Parameter:
-    if hint is MISSING:
-        hint = Any
-    required, default = declared.default is MISSING, declared.default
-    description, aliases = "", list[str]()
-    if typing.get_origin(hint) is typing.Annotated or not required:
+def _parameter(declared: inspect.Parameter, hint: Any, description: str) -> Parameter:
+    hint = Any if hint is MISSING else hint
+    default = declared.default
+    is_variadic = declared.kind in (Kind.VAR_POSITIONAL, Kind.VAR_KEYWORD)
+    required = default is MISSING and not is_variadic
+    aliases: list[str] = []
+    # Most parameters have neither, and then pydantic need not be imported.
+    if typing.get_origin(hint) is Annotated or default is not MISSING:
         from pydantic.fields import FieldInfo
 
         if isinstance(default, FieldInfo):
-            hint, default, required = (
-                typing.Annotated[hint, default],
-                MISSING,
-                default.is_required(),
-            )
+            hint, default, required = Annotated[hint, default], MISSING, True
         for extra in getattr(hint, "__metadata__", ()):
             if isinstance(extra, str):
                 description = extra
@@ -205,23 +192,16 @@ def _parameter(declared: inspect.Parameter, hint: Any, described: str) -> Parame
                 description = extra.description or description
                 required = required and extra.is_required()
                 aliases = _aliases(extra) or aliases
-        hint = _bare(hint)
-    hint = list[hint] if declared.kind is Kind.VAR_POSITIONAL else hint
-    required = required and declared.kind not in (Kind.VAR_POSITIONAL, Kind.VAR_KEYWORD)
-    return Parameter(
-        declared.name,
-        hint,
-        declared.kind,
-        required,
-        default,
-        description or described,
-        tuple(aliases),
-    )
+        hint = _hint_of_type(hint)
+    if declared.kind is Kind.VAR_POSITIONAL:
+        hint = list[hint]
+    name, kind = declared.name, declared.kind
+    return Parameter(name, hint, kind, required, default, description, tuple(aliases))
 
 
-def _bare(hint: Any) -> Any:
-    """The hint without what is said of the parameter, not of its type: description, alias, plain text."""
-    if typing.get_origin(hint) is not typing.Annotated:
+def _hint_of_type(hint: Any) -> Any:
+    """The hint without what describes the parameter, not its type: description, alias, plain text."""
+    if typing.get_origin(hint) is not Annotated:
         return hint
     from pydantic import Field
     from pydantic.fields import FieldInfo
@@ -229,30 +209,22 @@ def _bare(hint: Any) -> Any:
     metadata: list[Any] = []
     for extra in hint.__metadata__:
         if isinstance(extra, FieldInfo):
-            whole = extra.asdict()
-            about_type = {
-                k: v for k, v in whole["attributes"].items() if k in _ABOUT_TYPE
-            }
-            metadata += [
-                *whole["metadata"],
-                *([Field(**about_type)] if about_type else []),
-            ]
+            field = extra.asdict()
+            attributes = field["attributes"]
+            of_type = {key: attributes[key] for key in attributes if key in _OF_TYPE}
+            metadata += field["metadata"]
+            if of_type:
+                metadata.append(Field(**of_type))
         elif not isinstance(extra, str):
             metadata.append(extra)
-    return (
-        operator.getitem(typing.Annotated, (hint.__origin__, *metadata))
-        if metadata
-        else hint.__origin__
-    )
+    if not metadata:
+        return hint.__origin__
+    return operator.getitem(Annotated, (hint.__origin__, *metadata))
 
 
-_ABOUT_TYPE = {
-    "default",
-    "default_factory",
-    "title",
-    "examples",
-    "json_schema_extra",
-    "discriminator",
+_OF_TYPE = {
+    *("default", "default_factory", "title"),
+    *("examples", "json_schema_extra", "discriminator"),
 }
 
 
@@ -261,8 +233,6 @@ def _aliases(field: Any) -> list[str]:
     if alias is None or isinstance(alias, str):
         return [alias] if alias else []
     paths = alias.convert_to_aliases()
-    return [
-        path[0]
-        for path in (paths if isinstance(paths[0], list) else [paths])
-        if len(path) == 1
-    ]
+    # An AliasPath is one path, AliasChoices are several. Only a path of one step names a parameter.
+    paths = paths if isinstance(paths[0], list) else [paths]
+    return [path[0] for path in paths if len(path) == 1]

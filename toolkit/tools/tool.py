@@ -16,13 +16,13 @@ from typing import Any, TypedDict, get_args
 from toolkit.errors import ToolDefinitionError
 from toolkit.messages import Permission, copied
 from toolkit.tools.foreign import WrittenSignature
-from toolkit.tools.schema import MISSING, Kind, Parameter, Signature
+from toolkit.tools.schema import MISSING, Kind, Parameter, Signature, Values
 from toolkit.tools.signatures import read_signature, without_partials
 from toolkit.tools.strict import strict_form
 
 _log = logging.getLogger("toolkit")
 
-JSON_TYPES: dict[str, Any] = {
+_JSON_TYPES: dict[str, Any] = {
     "string": str,
     "integer": int,
     "number": float,
@@ -79,7 +79,7 @@ class Tool:
             f"{type(self).__name__} does not implement get_parameters()."
         )
 
-    def call(self, values: dict[str, Any], context: Any) -> Any:
+    def call(self, values: Values, context: Any) -> Any:
         """Call the tool with validated values."""
         complete = self.signature.complete(values)
         left_out = complete.keys() - values.keys()
@@ -205,7 +205,7 @@ class FunctionTool(Tool):
         name = self.options.get("name")
         self.name = _name_of(function) if name is None else name
         self.namespace, self._unhinted = namespace, unhinted
-        check_tool(self)
+        _check_tool(self)
 
     @functools.cached_property
     def signature(self) -> Signature:
@@ -237,7 +237,7 @@ class FunctionTool(Tool):
     def run(self, parameters: dict[str, Any]) -> Any:
         return self.call(parameters, None)
 
-    def call(self, values: dict[str, Any], context: Any) -> Any:
+    def call(self, values: Values, context: Any) -> Any:
         positional, named = self.signature.bind(values, context)
         return self.function(*positional, **named)
 
@@ -245,12 +245,12 @@ class FunctionTool(Tool):
         required = self.parameters.get("required", ())
         listing = []
         for name, schema in self.parameters["properties"].items():
-            # A schema written by hand may be True: anything.
-            schema = schema if isinstance(schema, Mapping) else {}
-            kind, description = schema.get("type", "any"), schema.get("description", "")
+            # A schema written by hand may be True: any value.
+            entry = schema if isinstance(schema, Mapping) else {}
+            kind, description = entry.get("type", "any"), entry.get("description", "")
             listing.append(
                 ToolParameter(
-                    name, kind, description, name in required, schema.get("default")
+                    name, kind, description, name in required, entry.get("default")
                 )
             )
         return listing
@@ -270,7 +270,7 @@ class OutputTool(Tool):
         names = (f"final_answer{number or ''}" for number in itertools.count())
         self.name = next(name for name in names if name not in others)
         self._type = output_type
-        check_tool(self)
+        _check_tool(self)
 
     def get_parameters(self) -> list[ToolParameter]:
         return [ToolParameter("answer", self._type, "The answer.")]
@@ -294,7 +294,7 @@ def as_tool(
             raise ToolDefinitionError(
                 f"{thing!r} is already a tool. Set {', '.join(changes)} on it, or in its class."
             )
-        check_tool(thing)
+        _check_tool(thing)
         return thing
     function = without_partials(thing)
     options: dict[str, Any]
@@ -314,7 +314,7 @@ def as_tool(
     return FunctionTool(thing, {**options, **(changes or {})}, namespace, unhinted)
 
 
-def check_tool(tool: Tool) -> None:
+def _check_tool(tool: Tool) -> None:
     """Raise ToolDefinitionError if the tool cannot be offered to a model."""
     if not isinstance(tool.name, str) or not tool.name.strip():
         raise ToolDefinitionError(f'{tool!r} has no name. Give it one: name="…".')
@@ -379,13 +379,8 @@ class Toolset(dict[str, Tool]):
         return frozenset(tool.name for tool in self.values() if tool.repeat_ok)
 
 
-_LEGAL = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-
-
 def wire_name(name: str, unique: bool = False) -> str:
     """A name that every wire takes (`^[a-zA-Z0-9_-]{1,64}$`), made of `name`; `unique` adds a hash of the whole."""
-    if _LEGAL.fullmatch(name) and not unique:
-        return name
     clean = re.sub(r"[^a-zA-Z0-9_-]", "_", name)
     if len(clean) <= 64 and not unique:
         return clean
@@ -406,9 +401,9 @@ def _name_of(function: Any) -> str:
 def _hint(tool: Tool, parameter: ToolParameter) -> Any:
     if not isinstance(parameter.type, str):
         return parameter.type
-    if parameter.type not in JSON_TYPES:
+    if parameter.type not in _JSON_TYPES:
         raise ToolDefinitionError(
             f"Parameter {parameter.name!r} of {tool.name!r} has the type {parameter.type!r}; "
-            f"known names are {', '.join(JSON_TYPES)}. A Python type or hint works as well."
+            f"known names are {', '.join(_JSON_TYPES)}. A Python type or hint works as well."
         )
-    return JSON_TYPES[parameter.type]
+    return _JSON_TYPES[parameter.type]
