@@ -29,7 +29,7 @@ from toolkit.tools.tool import Tool, wire_name
 
 PATH = "/v1/messages"
 DIALECT = "anthropic"
-STREAM = {"stream": True}
+STREAM: Mapping[str, Any] = {"stream": True}
 
 MAX_TOKENS = 16_000
 """What `max_tokens`, which the API requires, is where nobody gives it; a thinking budget comes on top.

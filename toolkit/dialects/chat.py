@@ -29,7 +29,7 @@ from toolkit.tools.tool import tool_entry, wire_name
 
 PATH = "/chat/completions"
 DIALECT = "chat"
-STREAM = {"stream": True, "stream_options": {"include_usage": True}}
+STREAM: Mapping[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
 
 _FINISHES: dict[Any, Finish] = {
     "length": "length",

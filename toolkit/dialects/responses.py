@@ -26,7 +26,7 @@ from toolkit.tools.tool import tool_entry, wire_name
 
 PATH = "/responses"
 DIALECT = "responses"
-STREAM = {"stream": True}
+STREAM: Mapping[str, Any] = {"stream": True}
 
 _ENCRYPTED = "reasoning.encrypted_content"
 _NO_REPLY = ("failed", "cancelled", "queued", "in_progress")
