@@ -12,17 +12,23 @@ from typing import Any, Protocol
 from toolkit.messages import Reply
 from toolkit.tools.request import Request
 
+JSONObject = Mapping[str, Any]
+"""A JSON object that is only read, such as a response body."""
+
+JSONDict = dict[str, Any]
+"""A JSON object that is built here, such as a request body."""
+
 
 class Assembly(Protocol):
     """A streamed reply, assembled from its chunks."""
 
-    def add(self, chunk: Mapping[str, Any]) -> str:
+    def add(self, chunk: JSONObject) -> str:
         """Add one chunk; return the text that becomes visible with it.
 
         Raises MalformedReply if the chunk reports an error.
         """
 
-    def body(self) -> dict[str, Any]:
+    def body(self) -> JSONDict:
         """The response body as it would have come without a stream.
 
         Raises MalformedReply if the stream ended early.
@@ -38,12 +44,12 @@ class Dialect(Protocol):
 
     PATH: str
     DIALECT: str
-    STREAM: Mapping[str, Any]
+    STREAM: JSONObject
 
-    def encode(self, request: Request) -> dict[str, Any]:
+    def encode(self, request: Request) -> JSONDict:
         """The body of a request."""
 
-    def decode(self, body: Mapping[str, Any]) -> Reply:
+    def decode(self, body: JSONObject) -> Reply:
         """The reply in a response body. Raises MalformedReply if it holds none."""
 
     def assembly(self, known_names: Sequence[str]) -> Assembly:

@@ -1,16 +1,19 @@
 """OpenAI Chat Completions, as two pure functions.
 
-Spoken by OpenAI and by nearly every other server (vLLM, llama.cpp, Ollama, Mistral, DeepSeek,
-Gemini's OpenAI endpoint …), each with quirks of its own; those met in public bug reports until
-2026-11 are read here. Fields: openai-python 3.57, types/chat.
+Spoken by OpenAI and by nearly every other server (vLLM, llama.cpp, Ollama, Mistral, DeepSeek, Gemini's
+OpenAI endpoint …), each with quirks of its own. Those met in public bug reports until 2026-11 are read here.
+Fields: openai-python 3.57, types/chat.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from toolkit.calls.parsing import parse
+from toolkit.dialects import Assembly, JSONDict, JSONObject
+from toolkit.dialects.shared import WireNames, forced_tool, is_unmended
 from toolkit.errors import MalformedReply
 from toolkit.messages import (
     Finish,
@@ -25,95 +28,96 @@ from toolkit.messages import (
     text_of,
 )
 from toolkit.tools.request import Request
-from toolkit.tools.tool import tool_entry, wire_name
+from toolkit.tools.tool import tool_entry
 
 PATH = "/chat/completions"
 DIALECT = "chat"
-STREAM: Mapping[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
+STREAM: JSONObject = {
+    "stream": True,
+    "stream_options": {"include_usage": True},
+}
 
-_FINISHES: dict[Any, Finish] = {
+_FINISHES: dict[str, Finish] = {
     "length": "length",
     "max_tokens": "length",
     "content_filter": "refusal",
 }
 
 
-def encode(request: Request) -> dict[str, Any]:
-    """The body of a request. `options` are further fields (temperature, max_completion_tokens …), as they are."""
-    names = {tool.name: tool.wire_name for tool in request.tools}
-    body: dict[str, Any] = {
+def encode(request: Request) -> JSONDict:
+    """The body of a request.
+
+    `options` are further fields (temperature, max_completion_tokens …), sent as they are.
+    """
+    names = WireNames(request.tools)
+    body: JSONDict = {
         "model": request.model,
         "messages": [
-            wire
+            entry
             for message in request.messages
-            for wire in _messages(message, names, request.info)
+            for entry in _entries(message, names, request.info)
         ],
         **request.options,
     }
     if not request.info.parallel_calls:
         body.setdefault("parallel_tool_calls", False)
     if not request.tools:
-        # Servers refuse an empty list of tools, and what speaks of tools without any.
+        # Servers refuse an empty list of tools, and fields about tools without any.
         body.pop("parallel_tool_calls", None)
         return body
     body["tools"] = [tool_entry(tool, request.info.strict) for tool in request.tools]
-    choice = request.tool_choice
-    if choice in ("none", "required"):
-        body["tool_choice"] = choice
-    elif choice != "auto":
-        function = {"name": names.get(choice, choice)}
-        body["tool_choice"] = {"type": "function", "function": function}
+    forced = forced_tool(request, names)
+    if forced is not None:
+        body["tool_choice"] = {"type": "function", "function": {"name": forced}}
+    elif request.tool_choice != "auto":
+        body["tool_choice"] = request.tool_choice
     return body
 
 
-def assembly(known_names: Sequence[str]) -> Any:
-    """What puts a streamed reply together."""
-    from toolkit.dialects.chat_stream import Assembly
-
-    return Assembly(known_names)
-
-
-def decode(body: Mapping[str, Any]) -> Reply:
-    """The reply in a response body. Raises MalformedReply where there is none."""
+def decode(body: JSONObject) -> Reply:
+    """The reply in a response body. Raises MalformedReply if it holds none."""
     choices = body.get("choices") if isinstance(body, Mapping) else None
-    if (
-        not isinstance(choices, list)
-        or not choices
-        or not isinstance(choices[0], Mapping)
-    ):
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    if not isinstance(choice, Mapping):
         raise MalformedReply.told_by(body, "The server answered with no choices")
-    message = choices[0].get("message")
+    message = choice.get("message")
     if not isinstance(message, Mapping):
         raise MalformedReply.told_by(
             body, "The server answered with a choice that has no message"
         )
-    finish = _FINISHES.get(str(choices[0].get("finish_reason")), "stop")
     text = text_of(message.get("content"))
-    if refusal := message.get("refusal"):
-        text, finish = text or str(refusal), "refusal"
+    finish = _FINISHES.get(str(choice.get("finish_reason")), "stop")
+    refusal = message.get("refusal")
+    if refusal:
+        text = text or str(refusal)
+        finish = "refusal"
     calls = tuple(_calls(message.get("tool_calls")))
-    usage = read_usage(body.get("usage"), "prompt_tokens", "completion_tokens")
     return Reply(
-        Message("assistant", text, calls, opaque={DIALECT: message}), usage, finish
+        Message("assistant", text, calls, opaque={DIALECT: message}),
+        read_usage(body.get("usage"), "prompt_tokens", "completion_tokens"),
+        finish,
     )
 
 
+def assembly(known_names: Sequence[str]) -> Assembly:
+    """An empty assembly of a streamed reply. `known_names` are the tools' names on the wire."""
+    # Loaded only for a stream: `import toolkit` loads this module.
+    from toolkit.dialects import chat_stream
+
+    return chat_stream.Assembly(known_names)
+
+
 def read_message(message: Any) -> Message:
-    """Read one message of a Chat Completions conversation. Raises ValueError where it is none."""
+    """Read one message of a Chat Completions conversation. Raises ValueError if it is not one."""
     role = message.get("role") if isinstance(message, Mapping) else None
     content = message.get("content") if role else None
+    text = text_of(content)
     if role == "tool":
-        return Message(
-            "tool",
-            tool_results=(
-                ToolResult(message.get("tool_call_id") or "", text_of(content)),
-            ),
-        )
+        result = ToolResult(message.get("tool_call_id") or "", text)
+        return Message("tool", tool_results=(result,))
     if role == "assistant":
-        calls = tuple(_understood(call) for call in _calls(message.get("tool_calls")))
-        return Message(
-            "assistant", text_of(content), calls, opaque={DIALECT: dict(message)}
-        )
+        calls = tuple(map(_with_arguments, _calls(message.get("tool_calls"))))
+        return Message("assistant", text, calls, opaque={DIALECT: dict(message)})
     if role not in ("system", "developer", "user"):
         raise ValueError(f"its role is {role!r}, not system, user, assistant or tool.")
     if not isinstance(content, (str, list)):
@@ -122,74 +126,85 @@ def read_message(message: Any) -> Message:
         )
     return Message(
         "user" if role == "user" else "system",
-        text_of(content),
+        text,
         opaque={DIALECT: dict(message)},
     )
 
 
-def _messages(
-    message: Message, names: Mapping[str, str], info: ModelInfo
-) -> list[dict[str, Any]]:
+def _entries(message: Message, names: WireNames, info: ModelInfo) -> list[JSONDict]:
+    """The entries of `messages` for one message: each result of a batch has an entry of its own."""
     if message.role == "tool":
         return [
             {"role": "tool", "tool_call_id": result.call_id, "content": result.content}
             for result in message.tool_results
         ]
-    said = message.opaque.get(DIALECT)
-    if message.role != "assistant":
-        return [dict(said) if said else {"role": message.role, "content": message.text}]
-    # Back goes what came, with the fields that only its provider knows (reasoning_content, thought signatures …).
-    wire: dict[str, Any] = (
-        {key: value for key, value in said.items() if value is not None} if said else {}
-    )
-    wire["role"] = "assistant"
-    if not isinstance(wire.get("content"), list):
-        is_null = message.tool_calls and "refusal" not in wire and info.null_content
-        wire["content"] = message.text or (None if is_null else "")
-    sent, calls = wire.pop("tool_calls", None), message.tool_calls
-    if calls:
-        extras = (
-            sent
-            if isinstance(sent, list) and len(sent) == len(calls)
-            else [None] * len(calls)
-        )
-        wire["tool_calls"] = [
-            _call(call, extra, names) for call, extra in zip(calls, extras, strict=True)
-        ]
-    return [wire]
+    original = message.opaque.get(DIALECT)
+    if message.role == "assistant":
+        return [_assistant_entry(message, original or {}, names, info)]
+    if original:
+        return [dict(original)]
+    return [{"role": message.role, "content": message.text}]
 
 
-def _call(
-    call: ToolCall, sent: Mapping[str, Any] | None, names: Mapping[str, str]
-) -> dict[str, Any]:
-    """A call as it came; the id as it was made unique, the arguments a JSON object whatever came."""
-    name = names.get(call.name) or wire_name(call.name or "unnamed")
+def _assistant_entry(
+    message: Message, original: JSONObject, names: WireNames, info: ModelInfo
+) -> JSONDict:
+    """The message as it came, with the fields that only its provider knows.
+
+    Among these are reasoning_content and thought signatures.
+    """
+    entry = {key: value for key, value in original.items() if value is not None}
+    entry["role"] = "assistant"
+    if not isinstance(entry.get("content"), list):
+        is_null = message.tool_calls and "refusal" not in entry and info.null_content
+        entry["content"] = message.text or (None if is_null else "")
+    originals = entry.pop("tool_calls", None)
+    calls = message.tool_calls
+    if not calls:
+        return entry
+    if not isinstance(originals, list) or len(originals) != len(calls):
+        originals = [None] * len(calls)
+    entry["tool_calls"] = [
+        _call_entry(call, original_call, names)
+        for call, original_call in zip(calls, originals, strict=True)
+    ]
+    return entry
+
+
+def _call_entry(call: ToolCall, original: Any, names: WireNames) -> JSONDict:
+    """The call as it came, but with the id that was made unique, and with a JSON object as arguments in any case."""
     is_object = isinstance(call.raw, str) and call.raw.lstrip()[:1] == "{"
-    verbatim = is_object and not call.repairs and not call.problem
     function = {
-        "name": name,
-        "arguments": call.raw if verbatim else as_json(call.arguments),
+        "name": names[call.name],
+        "arguments": call.raw
+        if is_object and is_unmended(call)
+        else as_json(call.arguments),
     }
-    extra = sent if isinstance(sent, Mapping) else {}
-    if isinstance(inner := extra.get("function"), Mapping):
-        function = {**inner, **function}
+    extra = original if isinstance(original, Mapping) else {}
+    original_function = extra.get("function")
+    if isinstance(original_function, Mapping):
+        function = {**original_function, **function}
     return {**extra, "id": call.id, "type": "function", "function": function}
 
 
-def _calls(sent: Any) -> Iterable[ToolCall]:
-    for call in sent if isinstance(sent, list) else ():
-        if not isinstance(call, Mapping):
+def _calls(entries: Any) -> Iterator[ToolCall]:
+    """The calls of a message, with their arguments as they came."""
+    for entry in entries if isinstance(entries, list) else ():
+        if not isinstance(entry, Mapping):
             continue
-        function = call.get("function")
-        function = function if isinstance(function, Mapping) else call
-        identity = "" if call.get("id") is None else str(call["id"])
-        yield ToolCall(
-            identity, text_at(function, "name"), raw=function.get("arguments") or ""
-        )
+        function = entry.get("function")
+        # Some servers leave out the object `function` around name and arguments.
+        fields = function if isinstance(function, Mapping) else entry
+        call_id = "" if entry.get("id") is None else str(entry["id"])
+        raw = fields.get("arguments") or ""
+        yield ToolCall(call_id, text_at(fields, "name"), raw=raw)
 
 
-def _understood(call: ToolCall) -> ToolCall:
+def _with_arguments(call: ToolCall) -> ToolCall:
     parsed = parse(call.raw)
-    return ToolCall(
-        call.id, call.name, parsed.arguments, call.raw, parsed.repairs, parsed.problem
+    return replace(
+        call,
+        arguments=parsed.arguments,
+        repairs=parsed.repairs,
+        problem=parsed.problem,
     )

@@ -1,0 +1,38 @@
+"""What several wires need of a request: the names of its tools, and the tool that it forces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from toolkit.messages import ToolCall
+from toolkit.tools.request import Request
+from toolkit.tools.tool import Tool, wire_name
+
+OPENING = "(The conversation begins.)"
+"""A first word of the user, for wires that refuse a conversation in which the model speaks first."""
+
+
+class WireNames(dict[str, str]):
+    """The name of each tool on the wire, by the tool's own name.
+
+    A name of no tool, as in an earlier call of a tool that is no longer offered, gets an alias that every wire takes.
+    """
+
+    def __init__(self, tools: Iterable[Tool]) -> None:
+        super().__init__((tool.name, tool.wire_name) for tool in tools)
+
+    def __missing__(self, name: str) -> str:
+        return wire_name(name or "unnamed")
+
+
+def forced_tool(request: Request, names: WireNames) -> str | None:
+    """The wire name of the tool that a request forces; None if it forces no tool by name."""
+    choice = request.tool_choice
+    if choice in ("auto", "none", "required"):
+        return None
+    return names.get(choice, choice)
+
+
+def is_unmended(call: ToolCall) -> bool:
+    """True if the arguments were read as they came, so that they can go back as they came."""
+    return not call.repairs and not call.problem
