@@ -13,7 +13,7 @@ from typing import Any
 
 from toolkit.calls.parsing import parse
 from toolkit.dialects import Assembly, JSONDict, JSONObject
-from toolkit.dialects.shared import WireNames, forced_tool, is_unmended
+from toolkit.dialects.shared import WireNames, forced_tool, is_unmended, without_nulls
 from toolkit.errors import MalformedReply
 from toolkit.messages import (
     Finish,
@@ -153,7 +153,7 @@ def _assistant_entry(
 
     Among these are reasoning_content and thought signatures.
     """
-    entry = {key: value for key, value in original.items() if value is not None}
+    entry = without_nulls(original)
     entry["role"] = "assistant"
     if not isinstance(entry.get("content"), list):
         is_null = message.tool_calls and "refusal" not in entry and info.null_content

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from toolkit.dialects import JSONDict, JSONObject
 from toolkit.messages import ToolCall
 from toolkit.tools.request import Request
 from toolkit.tools.tool import Tool, wire_name
@@ -36,3 +37,8 @@ def forced_tool(request: Request, names: WireNames) -> str | None:
 def is_unmended(call: ToolCall) -> bool:
     """True if the arguments were read as they came, so that they can go back as they came."""
     return not call.repairs and not call.problem
+
+
+def without_nulls(fields: JSONObject) -> JSONDict:
+    """A copy of an object without the keys whose value is null: what says nothing is not sent back."""
+    return {key: value for key, value in fields.items() if value is not None}
