@@ -1,7 +1,7 @@
 """Thought, Action and Action Input in plain text, read tolerantly.
 
-The form of ReAct (arXiv 2210.03629) as prompted models write it today: labels at the start of a
-line, the input as JSON, as text, or both in one JSON blob. Pure: knows no tools.
+The form of ReAct (arXiv 2210.03629) as prompted models write it today: labels at the start of a line, the input as
+JSON, as text, or both in one JSON blob. Pure: knows no tools.
 """
 
 from __future__ import annotations
@@ -12,48 +12,52 @@ from dataclasses import dataclass
 from itertools import dropwhile
 from typing import Any
 
+from toolkit.dialects import JSONDict
+
 # A blob that names its action is one, whatever stands before it.
 LABEL = re.compile(
     r"^[ \t>*_#`]*(?P<label>Thought|Action Input|Action|Observation|Final Answer)(?:[ \t]*\d+)?"
     r"[ \t*_`]*[:：][ \t]*(?:\*\*|__)?[ \t]*|^[ \t]*(?=\{\s*\"action\"\s*:)",
     re.IGNORECASE | re.MULTILINE,
 )
+LENIENT_JSON = json.JSONDecoder(strict=False)
+"""Takes raw control characters within strings."""
+
 _INLINE = re.compile(
     r"(?P<name>[\w.-]+)\s*(?:\[(?P<text>.*)\]|\((?P<json>\{.*\})\))", re.DOTALL
 )
 _FENCE = re.compile(r"```\w*")
 _CLOSING_FENCE = re.compile(r"\n[ \t]*```[ \t]*$", re.MULTILINE)
 _OPENING = re.compile(r"\s*(?:`+\w*\s*)?(?=\{)")
-_JSON = json.JSONDecoder(strict=False)
 
 
 @dataclass(frozen=True, slots=True)
 class ReActStep:
     """One step of a model that thinks, then acts or answers.
 
-    `action` is the name as written, "" where there is none. `action_input` is an object where it
-    was JSON, else text. `answer` is None until there is a final one. `trailing` is what the model
-    wrote after its action: an observation in there is invented, never to be believed.
+    `action` is the name as written, "" if there is none. `action_input` is an object if it was JSON, else text.
+    `answer` is None until there is a final one. `trailing` is what the model wrote after its action: an observation in
+    there is invented, never to be believed.
     """
 
     thought: str = ""
     action: str = ""
-    action_input: dict[str, Any] | str = ""
+    action_input: JSONDict | str = ""
     answer: str | None = None
     trailing: str = ""
 
 
 def read_react(text: str) -> ReActStep:
-    """Reads the first action, or the final answer if that comes first. Never raises.
+    """Read the first action, or the final answer if that comes first. Never raises.
 
-    Whatever follows "Final Answer:" is the answer, labels and fenced examples included. An action
-    in a fence with prose behind the fence is an example, no action.
+    Whatever follows "Final Answer:" is the answer, labels and fenced examples included. An action in a fence with
+    prose behind the fence is an example, not an action.
     """
     labels = list(LABEL.finditer(text))
-    start = labels[0].end() if labels and _kind(labels[0]) == "thought" else 0
-    labels = list(
-        dropwhile(lambda label: _kind(label) in ("thought", "action input"), labels)
-    )
+    start = 0
+    if labels and _kind(labels[0]) == "thought":
+        start = labels[0].end()
+    labels = list(dropwhile(_is_before_action, labels))
     if not labels:
         return ReActStep(text[start:].strip())
     label = labels[0]
@@ -64,11 +68,13 @@ def read_react(text: str) -> ReActStep:
         return ReActStep(thought, trailing=text[label.start() :])
     step = _read_action(text, labels, thought)
     is_fenced = len(_FENCE.findall(text, 0, label.start())) % 2 == 1
-    return ReActStep(text.strip()) if is_fenced and holds_prose(step.trailing) else step
+    if is_fenced and holds_prose(step.trailing):
+        return ReActStep(text.strip())
+    return step
 
 
 def holds_prose(trailing: str) -> bool:
-    """Is there more than fences, before any further label?"""
+    """Whether there is more than fences, before any further label."""
     rest = _FENCE.sub("", trailing).strip("` \t\r\n")
     return bool(rest) and not LABEL.match(rest)
 
@@ -77,47 +83,64 @@ def _kind(label: re.Match[str]) -> str:
     return (label["label"] or "action").lower()
 
 
+def _is_before_action(label: re.Match[str]) -> bool:
+    return _kind(label) in ("thought", "action input")
+
+
 def _read_action(text: str, labels: list[re.Match[str]], thought: str) -> ReActStep:
-    ends = [*(label.start() for label in labels[1:]), len(text), len(text)]
-    has_input = len(labels) > 1 and _kind(labels[1]) == "action input"
-    start, end = labels[has_input].end(), ends[has_input]
+    """The step whose action begins with the first of the labels."""
+    starts = [label.start() for label in labels[1:3]]
+    ends = [*starts, len(text), len(text)]
     name: Any = _bare(text[labels[0].end() : ends[0]]).rstrip("*")
-    given: Any = ""
-    if found := _object_at(text, start):
-        given, end = found
-        if not has_input:  # all in one blob
-            name, given = given.get("action"), given.get("action_input", {})
-    elif has_input:
-        fence = _CLOSING_FENCE.search(text, start, end)
-        end = fence.start() if fence else end
-        given = _bare(text[start:end])
-    elif inline := _INLINE.fullmatch(name):
-        name, given = inline["name"], inline["text"] or inline["json"] or ""
-        given = (_object_at(given, 0) or [given])[0]
+    action_input: Any = ""
+    if len(labels) > 1 and _kind(labels[1]) == "action input":
+        start, end = labels[1].end(), ends[1]
+        decoded = _object_at(text, start)
+        if decoded:
+            action_input, end = decoded
+        else:
+            fence = _CLOSING_FENCE.search(text, start, end)
+            end = fence.start() if fence else end
+            action_input = _bare(text[start:end])
+    else:
+        end = ends[0]
+        blob = _object_at(text, labels[0].end())
+        inline = _INLINE.fullmatch(name)
+        if blob:
+            fields, end = blob
+            name = fields.get("action")
+            action_input = fields.get("action_input", {})
+        elif inline:
+            name = inline["name"]
+            action_input = inline["text"] or inline["json"] or ""
+            decoded = _object_at(action_input, 0)
+            action_input = decoded[0] if decoded else action_input
+    trailing = text[end:]
     if not isinstance(name, str):
-        return ReActStep(thought, trailing=text[end:])
-    words = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
-    if name.strip().lower() in ("final answer", "finish"):
-        return ReActStep(thought, answer=words)
-    return ReActStep(
-        thought,
-        name.strip(),
-        given if isinstance(given, dict) else words,
-        trailing=text[end:],
-    )
+        return ReActStep(thought, trailing=trailing)
+    if not isinstance(action_input, (str, dict)):
+        action_input = json.dumps(action_input, ensure_ascii=False)
+    name = name.strip()
+    if name.lower() not in ("final answer", "finish"):
+        return ReActStep(thought, name, action_input, trailing=trailing)
+    if isinstance(action_input, dict):
+        action_input = json.dumps(action_input, ensure_ascii=False)
+    return ReActStep(thought, answer=action_input)
 
 
-def _object_at(text: str, start: int) -> tuple[dict[str, Any], int] | None:
+def _object_at(text: str, start: int) -> tuple[JSONDict, int] | None:
     """The JSON object at `start` or in a fence there, and its end."""
     opening = _OPENING.match(text, start)
+    if not opening:
+        return None
     try:
-        return _JSON.raw_decode(text, opening.end()) if opening else None
+        return LENIENT_JSON.raw_decode(text, opening.end())
     except (ValueError, RecursionError):
         return None
 
 
 def _bare(text: str) -> str:
-    """Without the fence around it and the marks that make it bold, code or a quotation."""
+    """The text without a fence around it and the marks that make it bold, code or a quotation."""
     text = _FENCE.sub("", text).strip()
     for _ in range(3):
         if len(text) > 1 and text[0] == text[-1] and text[0] in "`*\"'":
