@@ -1,50 +1,37 @@
 """Calls that a native model leaked into its text, read in the form of its own family.
 
-A server that does not know the format of the model it serves passes the model's calls on as text.
-`leaked_forms` reads the calls; this module looks at the text around them: what was thought, what is
-visible, what is only shown as an example. A call is one when, and only when, it names a given tool
-in the form of a family and is complete. What is said about calls is left alone. Pure.
+A server that does not know the format of the model it serves passes the model's calls on as text. `leaked_forms` reads
+the calls; this module looks at the text around them: what is a thought, what is visible, what is only an example. A
+call counts when, and only when, it names a known tool in the form of a family and is complete. Text about calls is
+left alone. Pure.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from toolkit.calls.parsing import parse, resolve_name
-from toolkit.dialects.leaked_forms import (
-    MARK,
-    THINK,
-    THOUGHT,
-    find_blocks,
-    whole_json,
-    whole_python,
-)
+from toolkit.dialects import JSONDict, JSONObject
+from toolkit.dialects.leaked_forms import MARK, THINK, THOUGHT, find_blocks, whole_json
+from toolkit.dialects.leaked_python import whole_python
 from toolkit.dialects.leaked_values import TOKEN, Call, Tools, skip, typed
 from toolkit.dialects.react_text import LABEL, holds_prose, read_react
 
-_SIGNS = (
-    *(
-        "tool_call",
-        "TOOL_CALLS]",
-        "<|",
-        "<｜",
-        "<function",
-        "invoke name=",
-        "functools",
-        "to=functions.",
-        ">>>",
-    ),
-    *("Action Input", '"action_input"', "think>", "THINK]"),
+_SIGN = (
+    r"tool_call|TOOL_CALLS\]|<[|｜]|<function|invoke name=|functools|to=functions\.|>>>"
+    r"|Action Input|\"action_input\"|think>|THINK\]"
 )
-# Not where the tag is only mentioned.
+# Not if the tag is only mentioned.
 _LONE_THOUGHT = rf"(?<![ \t`\"'(]){THOUGHT}|{THOUGHT}(?=\s*(?:\n|[<\[{{]|\Z))"
 _SHOWN = (
     r"(?:\A|\n)(?: {4}|[ ]*\t)[ \t]*\Z"  # indented as code
     r"|\b(?:examples?|e\.g|formats?|looks?|like|such as|syntax|would|writes?|emits?|forms?|shapes?)\b.*[:：]\s*\Z"
 )
-_OPEN = r"\s*(?:[-*•|>]|\d+[.)])\s|.*(?:[\w,]\s+|[\"'(‘“«])\Z"  # a list item, or a sentence that has not ended
-_GOES_ON = r"[ \t]*[,;)\"'’”»`|]|[ \t]+[a-zà-öø-ÿ]"
+# A list item, or a sentence that has not ended.
+_OPEN = r"\s*(?:[-*•|>]|\d+[.)])\s|.*(?:[\w,]\s+|[\"'(‘“«])\Z"
+_CONTINUED = r"[ \t]*[,;)\"'’”»`|]|[ \t]+[a-zà-öø-ÿ]"
 _FUNCTIONARY = r"(?:\A|>>>)(?:all\n|([\w.-]+)[ \t]*\n(?=\{))"
 
 
@@ -63,86 +50,92 @@ class Leaked:
 def read_leaked(
     text: str, tools: Tools, *, reasoning_prefilled: bool = False
 ) -> Leaked | None:
-    """The calls in `text`, or None where there are none. Never raises.
+    """The calls in `text`, or None if there are none. Never raises.
 
-    `tools` maps each name to the JSON Schema of its parameters: in some forms all values are text,
-    and only the schema tells 3 from "3". A call that names no given tool is dropped beside others,
-    and is no call alone. With `reasoning_prefilled` the prompt had opened the think block.
+    `tools` maps each name to the JSON Schema of its parameters: in some forms all values are text, and only the schema
+    tells 3 from "3". A call that names no known tool is dropped beside others, and does not count alone. With
+    `reasoning_prefilled` the prompt had opened the think block.
     """
-    if (
-        not any(character in text for character in "<[{") and "Action Input" not in text
-    ):  # a cheap first look
+    # A cheap first look, as most replies hold no call.
+    if not any(each in text for each in ("<", "[", "{", "Action Input")):
         return None
     body = text.strip()
-    is_whole = (
-        body.startswith(("{", "["))
-        or body.endswith("```")
-        or body.partition("\n")[0].strip() in tools
-    )
-    if not is_whole and not any(sign in text for sign in _SIGNS):
+    may_be_whole = body.startswith(("{", "[")) or body.endswith("```")
+    is_functionary = _first_line(body) in tools
+    if not (may_be_whole or is_functionary or re.search(_SIGN, text)):
         return None
     leaked = read_text(text, tools, reasoning_prefilled=reasoning_prefilled)
     return leaked if leaked.calls else None
 
 
 def read_text(text: str, tools: Tools, *, reasoning_prefilled: bool = False) -> Leaked:
-    """The same for any text: its calls, if any, what is to be seen of it, and what was thought."""
-    thoughts, rest, is_open = _part_thoughts(text, reasoning_prefilled)
-    if is_open:  # Calls that end a thought without an end were meant, calls amid thoughts were not.
+    """The same for any text: its calls, if any, what is visible of it, and what was thought."""
+    is_open = reasoning_prefilled or _has_lone_end(text)
+    thoughts, rest, is_open = _split_thoughts(text, is_open=is_open)
+    if is_open:
+        # Calls that end a thought without an end were meant, calls within thoughts were not.
         calls, pieces, _ = _scan(rest, tools)
-        is_meant = not any(map(_seen, pieces[1:]))
-        return Leaked(
-            tuple(calls if is_meant else ()),
-            "",
-            _join([*thoughts, pieces[0] if is_meant else rest]),
-        )
+        if any(map(_visible, pieces[1:])):
+            return Leaked((), "", _joined([*thoughts, rest]))
+        return Leaked(tuple(calls), "", _joined([*thoughts, pieces[0]]))
+
     before, body = _split_fence(rest)
     calls = [] if _is_example(before) else whole_json(body, tools)
     if not calls and not before:
-        calls = whole_python(body, tools) if body.startswith("[") else []
-        rest = (
-            _as_tags(body)
-            if body.partition("\n")[0].strip() in ("all", *tools)
-            else body
-        )
+        if body.startswith("["):
+            calls = whole_python(body, tools)
+        is_functionary = _first_line(body) in ("all", *tools)
+        rest = _as_tags(body) if is_functionary else body
     if calls:
-        return Leaked(tuple(calls), before, _join(thoughts))
-    if found := _read_react(rest, tools):
-        return Leaked((found[0],), "", _join([*thoughts, found[1]]))
-    calls, pieces, later = _scan(rest, tools)
-    return Leaked(tuple(calls), _seen("".join(pieces)), _join(thoughts + later))
+        return Leaked(tuple(calls), before, _joined(thoughts))
+    step = _read_react(rest, tools)
+    if step:
+        call, thought = step
+        return Leaked((call,), "", _joined([*thoughts, thought]))
+    calls, pieces, later_thoughts = _scan(rest, tools)
+    visible = _visible("".join(pieces))
+    return Leaked(tuple(calls), visible, _joined([*thoughts, *later_thoughts]))
 
 
-def _seen(text: str) -> str:
+def _first_line(text: str) -> str:
+    return text.partition("\n")[0].strip()
+
+
+def _visible(text: str) -> str:
     return re.sub(TOKEN, "", text).strip()
 
 
-def _join(thoughts: list[str]) -> str:
-    return "\n".join(filter(None, (thought.strip() for thought in thoughts)))
+def _joined(thoughts: Iterable[str]) -> str:
+    return "\n".join(filter(None, map(str.strip, thoughts)))
 
 
-def _part_thoughts(text: str, is_open: bool) -> tuple[list[str], str, bool]:
-    """What was thought first, the rest, and whether the thinking never ended."""
+def _has_lone_end(text: str) -> bool:
+    """Whether a thought ends in a text that does not begin it: the prompt did."""
+    end = re.search(_LONE_THOUGHT, text)
+    if not end or re.match(rf"\s*{THINK}", text):
+        return False
+    return not re.compile(MARK).search(text, 0, end.start())
+
+
+def _split_thoughts(text: str, *, is_open: bool) -> tuple[list[str], str, bool]:
+    """The thoughts that come first, the rest, and whether the last thought never ended."""
     opener = rf"\s*{THINK}"
     thoughts: list[str] = []
     at = 0
-    if (
-        not is_open
-        and not skip(opener, text, 0)
-        and (closer := re.search(_LONE_THOUGHT, text))
-    ):
-        is_open = not re.compile(MARK).search(text, 0, closer.start())
-    while (start := skip(opener, text, at)) > at or is_open:
-        closer = re.compile(THOUGHT).search(text, start)
-        if not closer:
+    start = skip(opener, text, at)
+    while is_open or start > at:
+        end = re.compile(THOUGHT).search(text, start)
+        if not end:
             return thoughts, text[start:], True
-        thoughts.append(text[start : closer.start()])
-        at, is_open = closer.end(), False
+        thoughts.append(text[start : end.start()])
+        is_open = False
+        at = end.end()
+        start = skip(opener, text, at)
     return thoughts, text[at:], False
 
 
 def _split_fence(text: str) -> tuple[str, str]:
-    """The text in the fence that ends a text, and what stands before; the whole text where there is none."""
+    """What stands before the fence that ends a text, and the text in it; "" and the whole text if there is none."""
     body = text.strip()
     before, _, fenced = body.partition("```")
     if fenced.count("```") != 1 or not fenced.endswith("```"):
@@ -164,12 +157,11 @@ def _scan(text: str, tools: Tools) -> tuple[list[Call], list[str], list[str]]:
     thoughts: list[str] = []
     blocks = find_blocks(text, tools)
     start = 0
-    ends = [*(block.begin for block in blocks[1:]), len(text)]
-    for block, end in zip(blocks, ends, strict=False):
+    next_begins = [*(block.begin for block in blocks[1:]), len(text)]
+    for block, next_begin in zip(blocks, next_begins, strict=False):
         before = text[start : block.begin]
-        if _is_example(
-            before, text[block.end : end]
-        ):  # those that follow are examples, too
+        if _is_example(before, text[block.end : next_begin]):
+            # Those that follow are examples, too.
             break
         calls += block.calls
         pieces.append(before)
@@ -179,16 +171,17 @@ def _scan(text: str, tools: Tools) -> tuple[list[Call], list[str], list[str]]:
 
 
 def _is_example(before: str, after: str = "") -> bool:
-    """Is what stands between only shown: in code, within a sentence or a list, or announced as an example?"""
-    before, after = re.sub(TOKEN, "", before), re.sub(rf"\s*(?:{TOKEN})", "", after)
+    """Whether what stands between is only shown: in code, within a sentence or a list, or announced as an example."""
+    before = re.sub(TOKEN, "", before)
+    after = re.sub(rf"\s*(?:{TOKEN})", "", after)
     line = before.rpartition("\n")[2]
-    if (
-        before.count("```") % 2
-        or line.count("`") % 2
-        or re.search(_SHOWN, before[-300:], re.IGNORECASE)
-    ):
+    if before.count("```") % 2 or line.count("`") % 2:
         return True
-    return bool(after.strip() and (re.match(_OPEN, line) or re.match(_GOES_ON, after)))
+    if re.search(_SHOWN, before[-300:], re.IGNORECASE):
+        return True
+    if not after.strip():
+        return False
+    return bool(re.match(_OPEN, line) or re.match(_CONTINUED, after))
 
 
 def _read_react(text: str, tools: Tools) -> tuple[Call, str] | None:
@@ -197,22 +190,23 @@ def _read_react(text: str, tools: Tools) -> tuple[Call, str] | None:
         return None
     step = read_react(text)
     name = resolve_name(step.action, tools)
-    if (
-        name is None
-        or holds_prose(step.trailing)
-        or _is_example(LABEL.split(text, maxsplit=1)[0])
-    ):
+    if name is None or holds_prose(step.trailing):
         return None
-    given, schema = step.action_input, tools[name]
-    if isinstance(given, str):
-        properties = schema.get("properties") or {}
-        wanted = schema.get("required") or list(properties)
-        is_text = len(wanted) == 1 and given and not given.startswith("{")
-        given = (
-            {wanted[0]: typed(given, properties.get(wanted[0]), schema)}
-            if is_text
-            else parse(given).arguments
-        )
-        if not given and properties:
+    if _is_example(LABEL.split(text, maxsplit=1)[0]):
+        return None
+    arguments = step.action_input
+    if isinstance(arguments, str):
+        arguments = _arguments_in(arguments, tools[name])
+        if not arguments and tools[name].get("properties"):
             return None
-    return (name, given), step.thought
+    return (name, arguments), step.thought
+
+
+def _arguments_in(text: str, schema: JSONObject) -> JSONDict:
+    """Arguments in text: the one that is required (or the only one) as it stands, else an object."""
+    properties = schema.get("properties") or {}
+    names = schema.get("required") or list(properties)
+    if len(names) != 1 or not text or text.startswith("{"):
+        return parse(text).arguments
+    name = names[0]
+    return {name: typed(text, properties.get(name), schema)}

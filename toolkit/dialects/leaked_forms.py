@@ -1,20 +1,21 @@
 """The forms in which model families write a call: a row each, and a small reader for each kind.
 
-The forms are those of the models' chat templates and of the public tests of the parsers in vLLM,
-SGLang and llama.cpp, as of 2026. Pure: nothing a model wrote is run, nothing raises.
+The forms are those of the models' chat templates and of the public tests of the parsers in vLLM, SGLang and llama.cpp,
+as of 2026. Pure: nothing that a model wrote is run, nothing raises. A new form is a row of `FORMS`.
 """
 
 from __future__ import annotations
 
-import ast
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
 from toolkit.calls.parsing import parse, resolve_name
+from toolkit.dialects import JSONDict, JSONObject
+from toolkit.dialects.leaked_python import whole_python
 from toolkit.dialects.leaked_values import (
     GAP,
     PREFIX,
@@ -38,7 +39,7 @@ MARK = (
 
 @dataclass(slots=True)
 class Block:
-    """A stretch of text that is calls or thoughts one after another; `calls` are those of given tools."""
+    """A stretch of text that is calls or thoughts one after another; `calls` are those of known tools."""
 
     begin: int
     end: int = 0
@@ -46,97 +47,107 @@ class Block:
     thoughts: list[str] = field(default_factory=list)
 
 
-Read = tuple[int, list[Call]]  # where it ends, and the calls
-Reader = Callable[[re.Match[str], Tools], Read | None]
+Head = re.Match[str]
+"""The begin of a form, as its pattern matches it."""
+
+Reading = tuple[int, list[Call]]
+"""Where the form ends, and its calls of known tools."""
+
+Reader = Callable[[Head, Tools], Reading | None]
+"""Reads on from the begin of a form. None: it is cut off or broken."""
 
 
 def find_blocks(text: str, tools: Tools) -> list[Block]:
-    """The blocks in `text`. One that is cut or broken is its last: what follows may stand within that one."""
+    """The blocks in `text`. One that is cut off or broken is its last: what follows may stand within that one."""
     blocks: list[Block] = []
     at = 0
     while mark := re.compile(MARK).search(text, at):
         at = mark.end()
-        for pattern, reader in FORMS:
-            if head := re.compile(pattern, re.DOTALL).match(text, mark.start()):
-                at, calls = reader(head, tools) or (len(text), [])
-                if not blocks or skip(GAP, text, blocks[-1].end) < head.start():
-                    blocks.append(Block(head.start()))
-                blocks[-1].end = at
-                blocks[-1].calls += calls
-                blocks[-1].thoughts.append(head.groupdict().get("thought", ""))
-                break
+        form = _form_at(text, mark.start())
+        if form is None:
+            continue
+        head, reader = form
+        at, calls = reader(head, tools) or (len(text), [])
+        if not blocks or skip(GAP, text, blocks[-1].end) < head.start():
+            blocks.append(Block(head.start()))
+        blocks[-1].end = at
+        blocks[-1].calls += calls
+        blocks[-1].thoughts.append(head.groupdict().get("thought", ""))
     return blocks
 
 
-def _read_thought(head: re.Match[str], tools: Tools) -> Read | None:
+def _form_at(text: str, start: int) -> tuple[Head, Reader] | None:
+    for pattern, reader in FORMS:
+        head = re.compile(pattern, re.DOTALL).match(text, start)
+        if head:
+            return head, reader
+    return None
+
+
+def _read_thought(head: Head, tools: Tools) -> Reading | None:
     return head.end(), []
 
 
 # --- JSON that holds the name and the arguments --------------------------------------------------
 
 _ARGUMENTS = {"arguments", "parameters"}
-_KEYS = {
-    "name",
-    "tool_name",
-    "function",
-    "type",
-    "id",
-    "index",
-    "tool_call_id",
-} | _ARGUMENTS
+_NAMES = {"name", "tool_name", "function"}
+_KEYS = {"type", "id", "index", "tool_call_id"} | _NAMES | _ARGUMENTS
 
 
-def _read_json(head: re.Match[str], tools: Tools) -> Read | None:
+def _read_json(head: Head, tools: Tools) -> Reading | None:
     end, calls = _json_calls(head.string, head.end(), tools)
-    return (end, [call for call in calls if call]) if calls else None
+    if not calls:
+        return None
+    return end, [call for call in calls if call]
 
 
 def whole_json(text: str, tools: Tools) -> list[Call]:
-    """The calls of a text that is nothing but calls in JSON; none unless all name given tools."""
-    end, found = _json_calls(text, 0, tools)
-    calls = [call for call in found if call]
-    is_whole = len(calls) == len(found) and skip(GAP, text, end) == len(text)
-    return calls if is_whole and ("arguments" in text or "parameters" in text) else []
+    """The calls of a text that is nothing but calls in JSON; none unless all of them name known tools."""
+    end, candidates = _json_calls(text, 0, tools)
+    calls = [call for call in candidates if call]
+    is_whole = len(calls) == len(candidates) and skip(GAP, text, end) == len(text)
+    has_arguments = any(key in text for key in _ARGUMENTS)
+    return calls if is_whole and has_arguments else []
 
 
 def _json_calls(text: str, start: int, tools: Tools) -> tuple[int, list[Call | None]]:
     """An array, or objects one after another: where they end, and each as a call if it is one."""
     calls: list[Call | None] = []
     at = end = start
-    while text.startswith(("[", "{"), at) and (read := json_at(text, at)):
-        value, end = read
+    while text.startswith(("[", "{"), at):
+        decoded = json_at(text, at)
+        if decoded is None:
+            break
+        value, end = decoded
         if isinstance(value, list):
-            return end, [
-                _json_call(item, tools, needs_arguments=True) for item in value
-            ]
-        calls.append(_json_call(value, tools, needs_arguments=False))
+            return end, [_json_call(item, tools, _ARGUMENTS) for item in value]
+        calls.append(_json_call(value, tools))
         at = skip(GAP, text, end)
     return end, calls
 
 
-def _json_call(value: Any, tools: Tools, *, needs_arguments: bool) -> Call | None:
-    if isinstance(value, dict) and isinstance(
-        value.get("function"), dict
-    ):  # nested as in OpenAI's API
-        value = value["function"]
-    if (
-        not isinstance(value, dict)
-        or value.keys() - _KEYS
-        or (needs_arguments and not value.keys() & _ARGUMENTS)
-    ):
+def _json_call(value: Any, tools: Tools, needed: Collection[str] = ()) -> Call | None:
+    """The call that a value is; it must have one of the keys `needed`, if there are any."""
+    if not isinstance(value, dict):
+        return None
+    # Nested as in OpenAI's API.
+    inner = value.get("function")
+    fields = inner if isinstance(inner, dict) else value
+    if fields.keys() - _KEYS or (needed and not fields.keys() & needed):
         return None
     name = resolve_name(
-        str(value.get("name") or value.get("tool_name") or value.get("function")), tools
+        str(fields.get("name") or fields.get("tool_name") or fields.get("function")),
+        tools,
     )
-    given = parse(value.get("arguments", value.get("parameters", {})))
-    if name is None or given.problem:
+    parsed = parse(fields.get("arguments", fields.get("parameters", {})))
+    if name is None or parsed.problem:
         return None
-    is_definition = given.arguments.keys() >= {"type", "properties"}
-    return (
-        None
-        if is_definition and "properties" not in tools[name].get("properties", ())
-        else (name, given.arguments)
-    )
+    # The definition of a tool, unless the tool has a parameter of that name.
+    is_definition = parsed.arguments.keys() >= {"type", "properties"}
+    if is_definition and "properties" not in tools[name].get("properties", ()):
+        return None
+    return name, parsed.arguments
 
 
 # --- a name, then the arguments as JSON ----------------------------------------------------------
@@ -155,14 +166,18 @@ _RECIPIENT = (
 _NOTHING = r"<\|(?:call|end)\|>|<[|｜]tool[▁_]call[▁_]end[|｜]>|</function>"
 
 
-def _read_named(head: re.Match[str], tools: Tools) -> Read | None:
-    text, at = head.string, head.end()
-    read = ({}, at) if re.compile(_NOTHING).match(text, at) else json_at(text, at)
-    if read is None:
-        return None
+def _read_named(head: Head, tools: Tools) -> Reading | None:
+    text = head.string
+    arguments: Any = {}
+    end = head.end()
+    if not re.compile(_NOTHING).match(text, end):
+        decoded = json_at(text, end)
+        if decoded is None:
+            return None
+        arguments, end = decoded
+    end = skip(r"\s*```(?=\s*<)", text, end)
     name = resolve_name(head["name"], tools)
-    calls = [(name, read[0])] if name and isinstance(read[0], dict) else []
-    return skip(r"\s*```(?=\s*<)", text, read[1]), calls
+    return end, [(name, arguments)] if name and isinstance(arguments, dict) else []
 
 
 # --- keys and values between tags ----------------------------------------------------------------
@@ -185,35 +200,40 @@ _VALUE_END = (
 _CLOSE = rf"(?<=/>)|\s*(?:{_FUNCTION_END}|{_CALL_END})"
 
 
-def _read_tags(head: re.Match[str], tools: Tools) -> Read | None:
-    text, at = head.string, head.end()
+def _read_tags(head: Head, tools: Tools) -> Reading | None:
+    text = head.string
+    at = head.end()
     name = resolve_name(head["name"], tools)
     schema = tools[name] if name else {}
-    properties = schema.get("properties") or {}
-    arguments: dict[str, Any] = {}
+    arguments: JSONDict = {}
     while key := re.compile(_KEY).match(text, at):
         end = re.compile(_VALUE_END).search(text, key.end())
         if not end:
             return None
-        value, word = text[key.end() : end.start()], key["key"] or key["glm"]
-        if key["is_text"] != "true":
-            if value.startswith("\n"):  # a newline on each side is markup
-                value = value[1:].removesuffix("\n")
-            value = typed(
-                value, properties.get(word, {} if key["is_text"] else None), schema
-            )
-        arguments[word] = value
+        arguments[key["key"] or key["glm"]] = _tag_value(
+            text[key.end() : end.start()], key, schema
+        )
         at = end.end()
     close = re.compile(_CLOSE).match(text, at)
+    if not close:
+        return None
     # An `invoke` may have lost its wrapper, so it counts only with all that is required.
-    is_short = "invoke" in head[0] and not arguments.keys() >= set(
-        schema.get("required") or ()
-    )
-    return (
-        (close.end(), [(name, arguments)] if name and not is_short else [])
-        if close
-        else None
-    )
+    required = schema.get("required") or () if "invoke" in head[0] else ()
+    is_complete = arguments.keys() >= set(required)
+    return close.end(), [(name, arguments)] if name and is_complete else []
+
+
+def _tag_value(text: str, key: re.Match[str], schema: JSONObject) -> Any:
+    """The value between two tags; the first tag may say whether it is text."""
+    if key["is_text"] == "true":
+        return text
+    if text.startswith("\n"):
+        # A newline on each side is markup.
+        text = text[1:].removesuffix("\n")
+    properties = schema.get("properties") or {}
+    # A parameter that the schema does not know is text, unless the tag says that it is not.
+    default: JSONDict | None = {} if key["is_text"] else None
+    return typed(text, properties.get(key["key"] or key["glm"], default), schema)
 
 
 # --- notations of their own ----------------------------------------------------------------------
@@ -227,82 +247,33 @@ _GEMMA_WORD = (
 _PYTHON_END = (
     r"<\|tool_call_end\|>|<\|python_end\|>|</function_calls>|<\|eo[mt]_id\|>|\Z"
 )
-_PYTHON_ESCAPE = r"(\\[\n\\'\"abfnrtvxuUN0-7])|\\"
-_WORDS = {"true": True, "false": False, "null": None}
 
 
-def _read_gemma(head: re.Match[str], tools: Tools) -> Read | None:
+def _read_gemma(head: Head, tools: Tools) -> Reading | None:
     """JSON with bare keys, and strings between <|"|>."""
-    name = resolve_name(head["name"], tools)
     if head["body"] is None:
         return None
-    given = parse(re.compile(_GEMMA_WORD, re.DOTALL).sub(_quoted, head["body"]))
-    return (
-        None
-        if given.problem
-        else (head.end(), [(name, given.arguments)] if name else [])
-    )
+    parsed = parse(re.compile(_GEMMA_WORD, re.DOTALL).sub(_as_json, head["body"]))
+    if parsed.problem:
+        return None
+    name = resolve_name(head["name"], tools)
+    return head.end(), [(name, parsed.arguments)] if name else []
 
 
-def _quoted(word: re.Match[str]) -> str:
-    return (
-        json.dumps(word["bare"].rstrip() if word["bare"] else word["text"])
-        if word.lastgroup
-        else word[0]
-    )
+def _as_json(word: re.Match[str]) -> str:
+    if not word.lastgroup:
+        return word[0]
+    return json.dumps(word["bare"].rstrip() if word["bare"] else word["text"])
 
 
-def _read_python(head: re.Match[str], tools: Tools) -> Read | None:
+def _read_python(head: Head, tools: Tools) -> Reading | None:
     """Calls in Python. The end mark may stand in a string too, so the first that makes sense counts."""
-    for end in islice(re.compile(_PYTHON_END).finditer(head.string, head.end()), 8):
-        if calls := whole_python(head.string[head.end() : end.start()], tools):
+    text = head.string
+    for end in islice(re.compile(_PYTHON_END).finditer(text, head.end()), 8):
+        calls = whole_python(text[head.end() : end.start()], tools)
+        if calls:
             return end.end(), calls
     return None
-
-
-def whole_python(source: str, tools: Tools) -> list[Call]:
-    """The calls in source that is nothing but calls, with literals as arguments."""
-    # An escape that Python does not know ("\\d") means itself, but the parser warns of it.
-    source = re.sub(_PYTHON_ESCAPE, lambda escape: escape[1] or r"\\", source.strip())
-    try:
-        statements = _JsonWords().visit(ast.parse(source)).body
-        nodes = [
-            statement.value
-            for statement in statements
-            if isinstance(statement, ast.Expr)
-        ]
-        listed = [
-            item
-            for node in nodes
-            for item in (
-                node.elts if isinstance(node, (ast.List, ast.Tuple)) else [node]
-            )
-        ]
-        calls = [_python_call(node, tools) for node in listed]
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
-        return []
-    return [call for call in calls if call] if len(nodes) == len(statements) else []
-
-
-class _JsonWords(ast.NodeTransformer):
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        return ast.Constant(_WORDS[node.id]) if node.id in _WORDS else node
-
-
-def _python_call(node: ast.expr, tools: Tools) -> Call | None:
-    prefix = ""
-    if isinstance(node, ast.BinOp) and isinstance(
-        node.op, ast.Sub
-    ):  # a hyphen in the name
-        prefix, node = ast.unparse(node.left).replace(" ", "") + "-", node.right
-    if not isinstance(node, ast.Call) or node.args:
-        return None
-    name = resolve_name((prefix + ast.unparse(node.func)).removesuffix(".call"), tools)
-    try:
-        given = {str(word.arg): ast.literal_eval(word.value) for word in node.keywords}
-        return (name, json.loads(json.dumps(given, allow_nan=False))) if name else None
-    except (ValueError, TypeError):
-        return None
 
 
 FORMS: tuple[tuple[str, Reader], ...] = (

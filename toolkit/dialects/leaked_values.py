@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from toolkit.calls.parsing import parse
+from toolkit.dialects import JSONDict, JSONObject
 from toolkit.tools.json_schema import alternatives, types_of
 
-Call = tuple[str, dict[str, Any]]
-Tools = Mapping[str, Mapping[str, Any]]
+Call = tuple[str, JSONDict]
+Tools = Mapping[str, JSONObject]
 
 # Patterns are texts, compiled where they are used: most replies hold no call and need none of them.
 PREFIX = r"(?:[|｜]DSML[|｜] ?|antml:)?"
@@ -30,13 +31,14 @@ def skip(pattern: str, text: str, start: int) -> int:
 
 
 def json_at(text: str, start: int) -> tuple[Any, int] | None:
-    """The JSON value at `start`, and its end. One that is whole but was written as in Python is mended."""
+    """The JSON value at `start`, and its end. One that is complete but was written as in Python is mended."""
     try:
         return _JSON.raw_decode(text, start)
     except (ValueError, RecursionError):
         stop = re.compile(rf"\n?```|{TOKEN}|\Z").search(text, start)
     raw = text[start : stop.start() if stop else None].rstrip()
-    return (mended[0], start + len(raw)) if (mended := _mended(raw)) else None
+    values = _mended(raw)
+    return (values[0], start + len(raw)) if values else None
 
 
 def _refuse(constant: str) -> NoReturn:
@@ -47,30 +49,27 @@ _JSON = json.JSONDecoder(strict=False, parse_constant=_refuse)
 
 
 def _mended(text: str) -> list[Any]:
-    """The one value that `text` stands for, or nothing."""
-    read = parse(f'{{"value": {text}}}').arguments
-    return [read["value"]] if read.keys() == {"value"} else []
+    """The one value that `text` stands for, in a list; an empty list if it stands for none."""
+    arguments = parse(f'{{"value": {text}}}').arguments
+    return [arguments["value"]] if arguments.keys() == {"value"} else []
 
 
-def typed(text: str, schema: Any, root: Mapping[str, Any]) -> Any:
-    """The value that `text` stands for where a form writes all values as text.
+def typed(text: str, schema: Any, root: JSONObject) -> Any:
+    """The value that `text` stands for, if a form writes all values as text.
 
-    The schema decides: text stays text where a string is allowed or the parameter is not known.
+    The schema decides: text stays text if a string is allowed or the parameter is not known.
     """
-    choices = (
-        value
-        for node in alternatives(schema, root)
-        for value in (*node.get("enum", ()), node.get("const"))
-    )
-    types = {
-        *types_of(schema, root),
-        *("string" for value in choices if isinstance(value, str)),
-    }
+    if not isinstance(schema, Mapping):
+        return text
+    types = set(types_of(schema, root))
+    for node in alternatives(schema, root):
+        choices = [*node.get("enum", ()), node.get("const")]
+        if any(isinstance(choice, str) for choice in choices):
+            types.add("string")
     word = text.strip()
     is_null = "null" in types and word in ("null", "None")
-    is_container = bool(types & {"object", "array"}) and word.startswith(("{", "["))
-    if not isinstance(schema, Mapping) or (
-        "string" in types and not is_null and not is_container
-    ):
+    is_container = types & {"object", "array"} and word.startswith(("{", "["))
+    if "string" in types and not is_null and not is_container:
         return text
-    return (_mended(word) or [text])[0]
+    values = _mended(word)
+    return values[0] if values else text
