@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from toolkit.dialects import JSONDict, JSONObject
 from toolkit.dialects.anthropic_stream import Assembly
-from toolkit.dialects.shared import OPENING, WireNames, forced_tool, is_unmended
-from toolkit.errors import MalformedReply
+from toolkit.dialects.shared import (
+    OPENING,
+    WireNames,
+    forced_tool,
+    is_unmended,
+    list_in_reply,
+)
 from toolkit.messages import (
     Finish,
     Message,
@@ -102,7 +107,10 @@ def encode(request: Request) -> JSONDict:
     if tools:
         tools[-1] = {**tools[-1], **cache_mark}
         body["tools"] = tools
-        body["tool_choice"] = _tool_choice(request, names)
+        forced = forced_tool(request, names)
+        body["tool_choice"] = {"type": _CHOICES.get(request.tool_choice, "tool")}
+        if forced is not None:
+            body["tool_choice"]["name"] = forced
         if parallel is False and request.tool_choice != "none":
             body["tool_choice"]["disable_parallel_tool_use"] = True
     if _is_thinking_refused(body):
@@ -115,9 +123,7 @@ def decode(body: JSONObject) -> Reply:
 
     Its usage counts all input tokens; the API counts those read from and written to the cache apart.
     """
-    content = body.get("content") if isinstance(body, Mapping) else None
-    if not isinstance(content, list):
-        raise MalformedReply.told_by(body, "The server answered with no content")
+    content = list_in_reply(body, "content")
     blocks = [block for block in content if _is_block(block)]
     reason = text_at(body, "stop_reason")
     finish = _FINISHES.get(reason, "stop")
@@ -168,7 +174,9 @@ def _blocks(message: Message, names: WireNames) -> list[JSONDict]:
     if message.role == "tool":
         return [_result_block(result) for result in message.tool_results]
     original = message.opaque.get(DIALECT, [_text_block(message.text)])
-    blocks = [block for block in original if not _is_blank(block)]
+    blocks = [
+        block for block in original if block["type"] != "text" or block["text"].strip()
+    ]
     if message.role == "user":
         return blocks
     calls = message.tool_calls
@@ -191,10 +199,6 @@ def _blocks(message: Message, names: WireNames) -> list[JSONDict]:
 
 def _text_block(text: str) -> JSONDict:
     return {"type": "text", "text": text}
-
-
-def _is_blank(block: JSONObject) -> bool:
-    return block["type"] == "text" and not block["text"].strip()
 
 
 def _call_block(call: ToolCall, original: JSONObject, names: WireNames) -> JSONDict:
@@ -233,13 +237,6 @@ def _legal_id(call_id: str) -> str:
 # The tools
 
 
-def _tool_choice(request: Request, names: WireNames) -> JSONDict:
-    forced = forced_tool(request, names)
-    if forced is not None:
-        return {"type": "tool", "name": forced}
-    return {"type": _CHOICES[request.tool_choice]}
-
-
 def _is_thinking_refused(body: JSONDict) -> bool:
     # Left out, not set to "disabled": models that always think refuse that, and may be forced all the same.
     match body:
@@ -275,7 +272,10 @@ def _tool_entries(tools: Sequence[Tool], strict: bool) -> list[JSONDict]:
         schema = tool.strict_parameters
         if schema is None or is_recursive(schema):
             continue
-        own_unions = sum(map(_is_union, subschemas(schema)))
+        own_unions = sum(
+            "anyOf" in part or isinstance(part.get("type"), list)
+            for part in subschemas(schema)
+        )
         if unions + own_unions <= _MAX_UNIONS:
             strict_tools += 1
             unions += own_unions
@@ -284,25 +284,16 @@ def _tool_entries(tools: Sequence[Tool], strict: bool) -> list[JSONDict]:
     return entries
 
 
-def _is_union(schema: JSONObject) -> bool:
-    return "anyOf" in schema or isinstance(schema.get("type"), list)
-
-
 def _without_refused_keywords(schema: JSONDict) -> JSONDict:
     """The schema with the keywords that strict mode refuses moved into its description."""
-    refused = {key: value for key, value in schema.items() if _is_refused(key, value)}
-    if not refused:
-        return schema
-    notes = "; ".join(f"{key}: {value}" for key, value in refused.items())
-    kept = {key: value for key, value in schema.items() if key not in refused}
-    description = f"{schema.get('description', '')} ({notes})".lstrip()
-    return {**kept, "description": description}
-
-
-def _is_refused(keyword: str, value: Any) -> bool:
-    if keyword == "minItems":
-        return value not in (0, 1)
-    return keyword in _REFUSED_KEYWORDS
+    refused = schema.keys() & _REFUSED_KEYWORDS
+    if schema.get("minItems", 0) not in (0, 1):
+        refused.add("minItems")
+    if refused:
+        notes = [f"{key}: {schema.pop(key)}" for key in [*schema] if key in refused]
+        description = schema.get("description", "")
+        schema["description"] = f"{description} ({'; '.join(notes)})".lstrip()
+    return schema
 
 
 # The reply

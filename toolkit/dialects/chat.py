@@ -13,7 +13,14 @@ from typing import Any
 
 from toolkit.calls.parsing import parse
 from toolkit.dialects import Assembly, JSONDict, JSONObject
-from toolkit.dialects.shared import WireNames, forced_tool, is_unmended, without_nulls
+from toolkit.dialects.shared import (
+    WireNames,
+    forced_tool,
+    is_unmended,
+    list_in_reply,
+    object_at,
+    without_nulls,
+)
 from toolkit.errors import MalformedReply
 from toolkit.messages import (
     Finish,
@@ -76,8 +83,8 @@ def encode(request: Request) -> JSONDict:
 
 def decode(body: JSONObject) -> Reply:
     """The reply in a response body. Raises MalformedReply if it holds none."""
-    choices = body.get("choices") if isinstance(body, Mapping) else None
-    choice = choices[0] if isinstance(choices, list) and choices else None
+    choices = list_in_reply(body, "choices")
+    choice = choices[0] if choices else None
     if not isinstance(choice, Mapping):
         raise MalformedReply.told_by(body, "The server answered with no choices")
     message = choice.get("message")
@@ -181,10 +188,12 @@ def _call_entry(call: ToolCall, original: Any, names: WireNames) -> JSONDict:
         else as_json(call.arguments),
     }
     extra = original if isinstance(original, Mapping) else {}
-    original_function = extra.get("function")
-    if isinstance(original_function, Mapping):
-        function = {**original_function, **function}
-    return {**extra, "id": call.id, "type": "function", "function": function}
+    return {
+        **extra,
+        "id": call.id,
+        "type": "function",
+        "function": {**object_at(extra, "function"), **function},
+    }
 
 
 def _calls(entries: Any) -> Iterator[ToolCall]:
@@ -192,8 +201,8 @@ def _calls(entries: Any) -> Iterator[ToolCall]:
     for entry in entries if isinstance(entries, list) else ():
         if not isinstance(entry, Mapping):
             continue
-        function = entry.get("function")
         # Some servers leave out the object `function` around name and arguments.
+        function = entry.get("function")
         fields = function if isinstance(function, Mapping) else entry
         call_id = "" if entry.get("id") is None else str(entry["id"])
         raw = fields.get("arguments") or ""

@@ -13,6 +13,7 @@ from typing import Any
 
 from toolkit.calls.parsing import parse
 from toolkit.dialects import JSONDict, JSONObject
+from toolkit.dialects.shared import object_at
 from toolkit.errors import MalformedReply
 from toolkit.messages import text_of
 
@@ -63,8 +64,7 @@ class Assembly:
         if usage:
             self._head["usage"] = usage
         self._finish = text_of(choice.get("finish_reason")) or self._finish
-        delta = choice.get("delta")
-        return self._add_delta(delta) if isinstance(delta, Mapping) else ""
+        return self._add_delta(object_at(choice, "delta"))
 
     def body(self) -> JSONDict:
         """The response body as it would have come without a stream.
@@ -102,8 +102,7 @@ class Assembly:
             index = piece.get("index")
             if not isinstance(index, int):
                 index = self._guessed_index(call_id, position, len(pieces))
-            function = piece.get("function")
-            function = function if isinstance(function, Mapping) else {}
+            function = object_at(piece, "function")
             name = text_of(function.get("name"))
             arguments = function.get("arguments")
             call = self._call_of(index, call_id, name, arguments)
@@ -166,13 +165,16 @@ class Assembly:
                 calls[-1].arguments += call.arguments
             else:
                 calls.append(replace(call, arguments=list(call.arguments)))
-        return [_entry(call) for call in sorted(calls, key=attrgetter("index"))]
-
-
-def _entry(call: _PartialCall) -> JSONDict:
-    arguments = _joined(call.arguments) if call.arguments else ""
-    function = {"name": call.name, "arguments": arguments}
-    return {"type": "function", **call.extras, "id": call.id, "function": function}
+        calls.sort(key=attrgetter("index"))
+        return [
+            {
+                "type": "function",
+                **call.extras,
+                "id": call.id,
+                "function": {"name": call.name, "arguments": _joined(call.arguments)},
+            }
+            for call in calls
+        ]
 
 
 def _is_complete(arguments: list[Any]) -> bool:
@@ -192,7 +194,7 @@ def _joined(pieces: list[Any]) -> Any:
 
     Texts and lists are joined, an object's keys replace those of an earlier one, of other values the last one counts.
     """
-    last = pieces[-1]
+    last: Any = pieces[-1] if pieces else ""
     alike = [piece for piece in pieces if type(piece) is type(last)]
     if isinstance(last, str):
         return "".join(alike)

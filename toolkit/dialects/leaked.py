@@ -76,8 +76,8 @@ def read_text(text: str, tools: Tools, *, reasoning_prefilled: bool = False) -> 
         # Calls that end a thought without an end were meant, calls within thoughts were not.
         calls, pieces, _ = _scan(rest, tools)
         if any(map(_visible, pieces[1:])):
-            return Leaked((), "", _joined([*thoughts, rest]))
-        return Leaked(tuple(calls), "", _joined([*thoughts, pieces[0]]))
+            return _leaked([], "", *thoughts, rest)
+        return _leaked(calls, "", *thoughts, pieces[0])
 
     before, body = _split_fence(rest)
     calls = [] if _is_example(before) else whole_json(body, tools)
@@ -87,14 +87,19 @@ def read_text(text: str, tools: Tools, *, reasoning_prefilled: bool = False) -> 
         is_functionary = _first_line(body) in ("all", *tools)
         rest = _as_tags(body) if is_functionary else body
     if calls:
-        return Leaked(tuple(calls), before, _joined(thoughts))
+        return _leaked(calls, before, *thoughts)
     step = _read_react(rest, tools)
     if step:
         call, thought = step
-        return Leaked((call,), "", _joined([*thoughts, thought]))
+        return _leaked([call], "", *thoughts, thought)
     calls, pieces, later_thoughts = _scan(rest, tools)
     visible = _visible("".join(pieces))
-    return Leaked(tuple(calls), visible, _joined([*thoughts, *later_thoughts]))
+    return _leaked(calls, visible, *thoughts, *later_thoughts)
+
+
+def _leaked(calls: Iterable[Call], text: str, *thoughts: str) -> Leaked:
+    reasoning = "\n".join(filter(None, map(str.strip, thoughts)))
+    return Leaked(tuple(calls), text, reasoning)
 
 
 def _first_line(text: str) -> str:
@@ -103,10 +108,6 @@ def _first_line(text: str) -> str:
 
 def _visible(text: str) -> str:
     return re.sub(TOKEN, "", text).strip()
-
-
-def _joined(thoughts: Iterable[str]) -> str:
-    return "\n".join(filter(None, map(str.strip, thoughts)))
 
 
 def _has_lone_end(text: str) -> bool:

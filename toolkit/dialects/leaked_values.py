@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 from toolkit.calls.parsing import parse
 from toolkit.dialects import JSONDict, JSONObject
@@ -14,6 +14,8 @@ from toolkit.tools.json_schema import alternatives, types_of
 Call = tuple[str, JSONDict]
 Tools = Mapping[str, JSONObject]
 
+# `int` refuses NaN and Infinity, which are not JSON.
+_JSON = json.JSONDecoder(strict=False, parse_constant=int)
 # Patterns are texts, compiled where they are used: most replies hold no call and need none of them.
 PREFIX = r"(?:[|｜]DSML[|｜] ?|antml:)?"
 # What stands around calls and messages, whatever the family: tags with a bar, and the tags that name calls.
@@ -39,13 +41,6 @@ def json_at(text: str, start: int) -> tuple[Any, int] | None:
     raw = text[start : stop.start() if stop else None].rstrip()
     values = _mended(raw)
     return (values[0], start + len(raw)) if values else None
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")
-
-
-_JSON = json.JSONDecoder(strict=False, parse_constant=_refuse)
 
 
 def _mended(text: str) -> list[Any]:

@@ -74,10 +74,9 @@ def encode(request: Request) -> JSONDict:
     fields = dict(request.options)
     manual = ""
     if request.tools:
-        choices = ("auto", "required")
-        is_any = request.tool_choice in choices
-        shown = [t for t in request.tools if is_any or t.name == request.tool_choice]
-        may_answer = request.tool_choice == "auto" or not shown
+        choice = request.tool_choice
+        shown = [t for t in request.tools if choice in ("auto", "required", t.name)]
+        may_answer = choice == "auto" or not shown
         manual = _manual(shown, form, may_answer=may_answer)
         if form is _JSON_FORM:
             schema = _reply_schema(shown, may_answer=may_answer)

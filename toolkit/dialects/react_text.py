@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from itertools import dropwhile
 from typing import Any
 
 from toolkit.dialects import JSONDict
@@ -57,7 +56,8 @@ def read_react(text: str) -> ReActStep:
     start = 0
     if labels and _kind(labels[0]) == "thought":
         start = labels[0].end()
-    labels = list(dropwhile(_is_before_action, labels))
+    while labels and _kind(labels[0]) in ("thought", "action input"):
+        labels.pop(0)
     if not labels:
         return ReActStep(text[start:].strip())
     label = labels[0]
@@ -83,49 +83,41 @@ def _kind(label: re.Match[str]) -> str:
     return (label["label"] or "action").lower()
 
 
-def _is_before_action(label: re.Match[str]) -> bool:
-    return _kind(label) in ("thought", "action input")
-
-
 def _read_action(text: str, labels: list[re.Match[str]], thought: str) -> ReActStep:
     """The step whose action begins with the first of the labels."""
-    starts = [label.start() for label in labels[1:3]]
-    ends = [*starts, len(text), len(text)]
+    ends = [*(label.start() for label in labels[1:]), len(text)]
     name: Any = _bare(text[labels[0].end() : ends[0]]).rstrip("*")
     action_input: Any = ""
-    if len(labels) > 1 and _kind(labels[1]) == "action input":
-        start, end = labels[1].end(), ends[1]
-        decoded = _object_at(text, start)
-        if decoded:
-            action_input, end = decoded
-        else:
-            fence = _CLOSING_FENCE.search(text, start, end)
-            end = fence.start() if fence else end
-            action_input = _bare(text[start:end])
-    else:
-        end = ends[0]
-        blob = _object_at(text, labels[0].end())
-        inline = _INLINE.fullmatch(name)
-        if blob:
-            fields, end = blob
-            name = fields.get("action")
-            action_input = fields.get("action_input", {})
-        elif inline:
-            name = inline["name"]
-            action_input = inline["text"] or inline["json"] or ""
-            decoded = _object_at(action_input, 0)
-            action_input = decoded[0] if decoded else action_input
+    has_input = len(labels) > 1 and _kind(labels[1]) == "action input"
+    start = labels[has_input].end()
+    end = ends[has_input]
+    decoded = _object_at(text, start)
+    inline = _INLINE.fullmatch(name)
+    if decoded:
+        action_input, end = decoded
+        if not has_input:
+            # A blob that holds both.
+            name = action_input.get("action")
+            action_input = action_input.get("action_input", {})
+    elif has_input:
+        fence = _CLOSING_FENCE.search(text, start, end)
+        end = fence.start() if fence else end
+        action_input = _bare(text[start:end])
+    elif inline:
+        name = inline["name"]
+        action_input = inline["text"] or inline["json"] or ""
+        decoded = _object_at(action_input, 0)
+        action_input = decoded[0] if decoded else action_input
     trailing = text[end:]
     if not isinstance(name, str):
         return ReActStep(thought, trailing=trailing)
-    if not isinstance(action_input, (str, dict)):
-        action_input = json.dumps(action_input, ensure_ascii=False)
     name = name.strip()
-    if name.lower() not in ("final answer", "finish"):
-        return ReActStep(thought, name, action_input, trailing=trailing)
-    if isinstance(action_input, dict):
+    is_answer = name.lower() in ("final answer", "finish")
+    if not isinstance(action_input, str if is_answer else (str, dict)):
         action_input = json.dumps(action_input, ensure_ascii=False)
-    return ReActStep(thought, answer=action_input)
+    if is_answer:
+        return ReActStep(thought, answer=action_input)
+    return ReActStep(thought, name, action_input, trailing=trailing)
 
 
 def _object_at(text: str, start: int) -> tuple[JSONDict, int] | None:

@@ -7,13 +7,18 @@ Fields: openai-python 3.57, types/responses; what servers refuse: public bug rep
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from itertools import takewhile
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice, takewhile
 
 from toolkit.dialects import JSONDict, JSONObject
 from toolkit.dialects.responses_stream import Assembly
-from toolkit.dialects.shared import WireNames, forced_tool, is_unmended, without_nulls
+from toolkit.dialects.shared import (
+    WireNames,
+    forced_tool,
+    is_unmended,
+    list_in_reply,
+    without_nulls,
+)
 from toolkit.errors import MalformedReply
 from toolkit.messages import (
     Finish,
@@ -83,19 +88,22 @@ def encode(request: Request) -> JSONDict:
 
 def decode(body: JSONObject) -> Reply:
     """The reply in a response body. Raises MalformedReply if it holds none."""
-    output = body.get("output") if isinstance(body, Mapping) else None
-    if not isinstance(output, list):
-        raise MalformedReply.told_by(body, "The server answered with no output")
+    output = list_in_reply(body, "output")
     status = body.get("status")
     if status in _NO_REPLY:
         raise MalformedReply.told_by(
             body, f"The server answered with a response that is {status}"
         )
     items = [item for item in output if isinstance(item, Mapping)]
-    calls = tuple(_call(item) for item in items if item.get("type") == "function_call")
+    calls: list[ToolCall] = []
     text = refusal = ""
     for item in items:
-        if item.get("type") == "message":
+        kind = item.get("type")
+        if kind == "function_call":
+            call_id = text_at(item, "call_id")
+            raw = item.get("arguments") or ""
+            calls.append(ToolCall(call_id, text_at(item, "name"), raw=raw))
+        elif kind == "message":
             text += _joined_parts(item, "text")
             refusal += _joined_parts(item, "refusal")
     finish: Finish = "stop"
@@ -105,11 +113,12 @@ def decode(body: JSONObject) -> Reply:
         finish = "refusal"
     if text_at(body.get("incomplete_details"), "reason") == "content_filter":
         # A call that the filter has cut must not run.
-        finish, calls = "refusal", ()
+        finish = "refusal"
+        calls = []
     response_id = body.get("id") if body.get("store") is not False else None
     opaque = {DIALECT: {"id": response_id, "output": items}}
     return Reply(
-        Message("assistant", text or refusal, calls, opaque=opaque),
+        Message("assistant", text or refusal, tuple(calls), opaque=opaque),
         read_usage(body.get("usage"), "input_tokens", "output_tokens"),
         finish,
     )
@@ -142,7 +151,8 @@ def _kept_by_server(history: Sequence[Message]) -> tuple[int, str] | None:
         if not answer or not isinstance(answer.get("id"), str):
             continue
         # Results go by the ids that the server gave out.
-        if _call_ids(answer["output"]) == [call.id for call in message.tool_calls]:
+        ids = [call.get("call_id") for call in _calls_in(answer["output"])]
+        if ids == [call.id for call in message.tool_calls]:
             return position + 1, answer["id"]
     return None
 
@@ -176,23 +186,21 @@ def _echo(
     is_stateless: bool,
 ) -> list[JSONDict]:
     """The items of an answer as they came and where they stood, without those that are refused on their way back."""
-    originals = [item for item in output if item.get("type") == "function_call"]
+    originals = _calls_in(output)
     is_paired = len(originals) == len(calls)
-    call_items = [
+    if not is_paired:
+        originals = [{}] * len(calls)
+    remaining = (
         _call_item(call, original, names)
-        for call, original in zip(
-            calls, originals if is_paired else [{}] * len(calls), strict=True
-        )
-    ]
+        for call, original in zip(calls, originals, strict=True)
+    )
     items: list[JSONDict] = []
     is_reasoning_lost = False
     for item in output:
         kind = item.get("type")
         if kind == "function_call":
             # Calls that cannot be paired stand together, where the first one stood.
-            count = 1 if is_paired else len(call_items)
-            items += call_items[:count]
-            call_items = call_items[count:]
+            items += islice(remaining, 1 if is_paired else None)
         elif kind == "reasoning" and is_stateless and not item.get("encrypted_content"):
             # The server would not find it by its id alone.
             is_reasoning_lost = True
@@ -200,7 +208,7 @@ def _echo(
             items.append(without_nulls(item))
             if kind == "reasoning":
                 items[-1].pop("status", None)
-    items += call_items
+    items += remaining
     # Else: "provided without its required following item".
     while items and items[-1].get("type") == "reasoning":
         items.pop()
@@ -245,14 +253,8 @@ def _tool_entries(request: Request) -> list[JSONDict]:
     return entries
 
 
-def _call(item: JSONObject) -> ToolCall:
-    raw = item.get("arguments") or ""
-    return ToolCall(text_at(item, "call_id"), text_at(item, "name"), raw=raw)
-
-
-def _call_ids(output: Sequence[JSONObject]) -> list[Any]:
-    calls = [item for item in output if item.get("type") == "function_call"]
-    return [call.get("call_id") for call in calls]
+def _calls_in(output: Iterable[JSONObject]) -> list[JSONObject]:
+    return [item for item in output if item.get("type") == "function_call"]
 
 
 def _joined_parts(item: JSONObject, key: str) -> str:

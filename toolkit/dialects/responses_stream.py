@@ -5,10 +5,10 @@ Fields: openai-python 3.57, types/responses.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from toolkit.dialects import JSONDict, JSONObject
+from toolkit.dialects.shared import object_at
 from toolkit.errors import MalformedReply
 from toolkit.messages import text_at
 
@@ -36,7 +36,10 @@ class Assembly:
         """
         match chunk:
             case {"type": str(kind), "delta": str(delta)} if kind in _FIELDS:
-                self._add_piece(chunk.get("output_index"), _FIELDS[kind], delta)
+                index = chunk.get("output_index")
+                if isinstance(index, int):
+                    pieces = self._pieces.setdefault(index, {})
+                    pieces.setdefault(_FIELDS[kind], []).append(delta)
                 return "" if _FIELDS[kind] == "arguments" else delta
             case {
                 "type": "response.output_item.added",
@@ -49,9 +52,8 @@ class Assembly:
             case {"type": "response.output_item.done", "item": {} as item}:
                 self._finish_item(chunk.get("output_index"), item)
             case {"type": "response.completed" | "response.incomplete" as kind}:
-                response = chunk.get("response")
-                self._end = {"status": kind.removeprefix("response.")}
-                self._end |= response if isinstance(response, Mapping) else {}
+                status = kind.removeprefix("response.")
+                self._end = {"status": status, **object_at(chunk, "response")}
             case {"type": "response.failed"}:
                 response = chunk.get("response")
                 raise MalformedReply.told_by(response, "The response failed")
@@ -79,10 +81,6 @@ class Assembly:
             indexes = sorted({*self._items, *self._pieces})
             items = [self._item(index) for index in indexes]
         return {**self._end, "output": items}
-
-    def _add_piece(self, index: Any, field: str, piece: str) -> None:
-        if isinstance(index, int):
-            self._pieces.setdefault(index, {}).setdefault(field, []).append(piece)
 
     def _finish_item(self, index: Any, item: JSONObject) -> None:
         item_id = text_at(item, "id")

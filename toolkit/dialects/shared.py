@@ -1,10 +1,12 @@
-"""What several wires need of a request: the names of its tools, and the tool that it forces."""
+"""What several wires need: the names of a request's tools, the tool that it forces, careful looks into bodies."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from toolkit.dialects import JSONDict, JSONObject
+from toolkit.errors import MalformedReply
 from toolkit.messages import ToolCall
 from toolkit.tools.request import Request
 from toolkit.tools.tool import Tool, wire_name
@@ -42,3 +44,17 @@ def is_unmended(call: ToolCall) -> bool:
 def without_nulls(fields: JSONObject) -> JSONDict:
     """A copy of an object without the keys whose value is null: what says nothing is not sent back."""
     return {key: value for key, value in fields.items() if value is not None}
+
+
+def object_at(fields: JSONObject, key: str) -> JSONObject:
+    """The object under a key, {} if there is none."""
+    value = fields.get(key)
+    return value if isinstance(value, Mapping) else {}
+
+
+def list_in_reply(body: Any, key: str) -> list[Any]:
+    """The list under a key of a response body. Raises MalformedReply if there is none."""
+    value = body.get(key) if isinstance(body, Mapping) else None
+    if not isinstance(value, list):
+        raise MalformedReply.told_by(body, f"The server answered with no {key}")
+    return value
