@@ -45,7 +45,6 @@ MAX_TOKENS = 16_000
 Models since 2025 can give as many, and the SDK considers it safe to wait for up to 21,333 without a stream.
 """
 
-_CUT_OFF = ("max_tokens", "model_context_window_exceeded")
 _FINISHES: dict[str, Finish] = {
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
@@ -97,8 +96,8 @@ def encode(request: Request) -> JSONDict:
     ]
     if system_texts:
         system = "\n\n".join(system_texts)
-        marked = [{"type": "text", "text": system, **cache_mark}]
-        body["system"] = marked if is_cached else system
+        marked = {**_text_block(system), **cache_mark}
+        body["system"] = [marked] if is_cached else system
 
     parallel = fields.pop("parallel_tool_calls", request.info.parallel_calls)
     server_tools = fields.pop("tools", None) or ()
@@ -125,12 +124,12 @@ def decode(body: JSONObject) -> Reply:
     """
     content = list_in_reply(body, "content")
     blocks = [block for block in content if _is_block(block)]
-    reason = text_at(body, "stop_reason")
-    finish = _FINISHES.get(reason, "stop")
+    finish = _FINISHES.get(text_at(body, "stop_reason"), "stop")
     text = "".join(block["text"] for block in blocks if block["type"] == "text")
     calls = [_call(block) for block in blocks if block["type"] == "tool_use"]
-    if reason in _CUT_OFF and blocks and blocks[-1]["type"] == "tool_use":
-        # Its complete members come as if they were all of them. Cut the text too, or the call would run.
+    if finish == "length" and blocks and blocks[-1]["type"] == "tool_use":
+        # The output limit cut this call off, and its complete members come as if they were all of them.
+        # Cut the text too, or the call would run.
         raw = calls[-1].raw.rstrip().removesuffix("}") or "{"
         calls[-1] = replace(calls[-1], raw=raw)
     if finish == "refusal":

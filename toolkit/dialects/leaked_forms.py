@@ -70,9 +70,10 @@ def find_blocks(text: str, tools: Tools) -> list[Block]:
         at, calls = reader(head, tools) or (len(text), [])
         if not blocks or skip(GAP, text, blocks[-1].end) < head.start():
             blocks.append(Block(head.start()))
-        blocks[-1].end = at
-        blocks[-1].calls += calls
-        blocks[-1].thoughts.append(head.groupdict().get("thought", ""))
+        block = blocks[-1]
+        block.end = at
+        block.calls += calls
+        block.thoughts.append(head.groupdict().get("thought", ""))
     return blocks
 
 
@@ -107,7 +108,7 @@ def whole_json(text: str, tools: Tools) -> list[Call]:
     end, candidates = _json_calls(text, 0, tools)
     calls = [call for call in candidates if call]
     is_whole = len(calls) == len(candidates) and skip(GAP, text, end) == len(text)
-    has_arguments = any(key in text for key in _ARGUMENTS)
+    has_arguments = "arguments" in text or "parameters" in text
     return calls if is_whole and has_arguments else []
 
 
@@ -136,10 +137,10 @@ def _json_call(value: Any, tools: Tools, needed: Collection[str] = ()) -> Call |
     fields = inner if isinstance(inner, dict) else value
     if fields.keys() - _KEYS or (needed and not fields.keys() & needed):
         return None
-    name = resolve_name(
-        str(fields.get("name") or fields.get("tool_name") or fields.get("function")),
-        tools,
+    written_name = (
+        fields.get("name") or fields.get("tool_name") or fields.get("function")
     )
+    name = resolve_name(str(written_name), tools)
     parsed = parse(fields.get("arguments", fields.get("parameters", {})))
     if name is None or parsed.problem:
         return None

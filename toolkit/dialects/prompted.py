@@ -68,14 +68,16 @@ def encode(request: Request) -> JSONDict:
     the body of `chat`, with earlier calls written in text.
     """
     plain = replace(request, tools=(), tool_choice="auto")
-    if not request.tools and not any(each.tool_calls for each in request.messages):
+    has_calls = any(message.tool_calls for message in request.messages)
+    if not request.tools and not has_calls:
         return chat.encode(plain)
     form = _JSON_FORM if request.info.structured_output else _REACT_FORM
     fields = dict(request.options)
     manual = ""
     if request.tools:
         choice = request.tool_choice
-        shown = [t for t in request.tools if choice in ("auto", "required", t.name)]
+        is_open = choice in ("auto", "required")
+        shown = [tool for tool in request.tools if is_open or tool.name == choice]
         may_answer = choice == "auto" or not shown
         manual = _manual(shown, form, may_answer=may_answer)
         if form is _JSON_FORM:
@@ -190,7 +192,7 @@ def _reply_schema(shown: Sequence[Tool], *, may_answer: bool) -> JSONDict:
     for tool in shown:
         name = tool.wire_name
         arguments = {"additionalProperties": False, **tool.parameters}
-        # References count from the root of all, and so a schema that refers to its own root moves there.
+        # A reference counts from the root of the whole schema, so a schema that refers to its own root moves there.
         moved = rewrite(arguments, functools.partial(_with_root, f"#/$defs/{name}"))
         if moved != arguments:
             definitions[name] = moved
@@ -226,8 +228,8 @@ def _conversation(
     messages: Iterable[Message], manual: str, turns: Iterable[Message]
 ) -> Iterator[Message]:
     """One system message, then user and assistant in turn, the user first."""
-    system_texts = [each.text for each in messages if each.role == "system"]
-    system = "\n\n".join(filter(None, [*system_texts, manual]))
+    texts = [message.text for message in messages if message.role == "system"]
+    system = "\n\n".join(filter(None, [*texts, manual]))
     if system:
         yield Message("system", system)
     spoken = [turn for turn in turns if turn.text]
@@ -252,18 +254,17 @@ def _turns(
         if message.role != "assistant":
             continue
         texts = _texts(message, form, names)
-        if not message.tool_calls:
-            yield Message("assistant", texts[0])
-        for text, call in zip(texts, message.tool_calls, strict=False):
+        for text, call in itertools.zip_longest(texts, message.tool_calls):
             yield Message("assistant", text)
-            yield Message("user", f"Observation: {results.get(call.id, '')}")
+            if call:
+                yield Message("user", f"Observation: {results.get(call.id, '')}")
 
 
 def _texts(message: Message, form: _Form, names: WireNames) -> list[str]:
     """A message of the assistant in text, in one piece for each of its calls."""
     own = _read_reply(message.opaque.get(DIALECT, ""))
-    own_calls = [own.call] if own.call else []
-    if own.kept and len(message.tool_calls) == len(own_calls):
+    own_calls = 1 if own.call else 0
+    if own.kept and len(message.tool_calls) == own_calls:
         return [own.kept]
     texts = [
         form.call.format(name=names[call.name], arguments=_json(call.arguments))
