@@ -33,7 +33,7 @@ from toolkit.messages import (
 )
 from toolkit.tools.json_schema import is_recursive, rewrite, subschemas
 from toolkit.tools.request import Request
-from toolkit.tools.tool import Tool, wire_name
+from toolkit.tools.tool import wire_name
 
 PATH = "/v1/messages"
 DIALECT = "anthropic"
@@ -89,19 +89,14 @@ def encode(request: Request) -> JSONDict:
         "max_tokens": max_tokens,
         "messages": _conversation(request.messages, names),
     }
-    system_texts = [
-        message.text
-        for message in request.messages
-        if message.role == "system" and message.text.strip()
-    ]
-    if system_texts:
-        system = "\n\n".join(system_texts)
+    system = _system_text(request.messages)
+    if system:
         marked = {**_text_block(system), **cache_mark}
         body["system"] = [marked] if is_cached else system
 
     parallel = fields.pop("parallel_tool_calls", request.info.parallel_calls)
     server_tools = fields.pop("tools", None) or ()
-    tools = [*server_tools, *_tool_entries(request.tools, request.info.strict)]
+    tools = [*server_tools, *_tool_entries(request)]
     body.update(fields)
     if tools:
         tools[-1] = {**tools[-1], **cache_mark}
@@ -113,6 +108,7 @@ def encode(request: Request) -> JSONDict:
         if parallel is False and request.tool_choice != "none":
             body["tool_choice"]["disable_parallel_tool_use"] = True
     if _is_thinking_refused(body):
+        # Not set to "disabled": models that always think refuse that, and may be forced all the same.
         del body["thinking"]
     return body
 
@@ -146,6 +142,11 @@ def assembly(known_names: Sequence[str]) -> Assembly:
 
 
 # The conversation
+
+
+def _system_text(messages: Iterable[Message]) -> str:
+    texts = [message.text for message in messages if message.role == "system"]
+    return "\n\n".join(text for text in texts if text.strip())
 
 
 def _conversation(messages: Iterable[Message], names: WireNames) -> list[JSONDict]:
@@ -237,7 +238,7 @@ def _legal_id(call_id: str) -> str:
 
 
 def _is_thinking_refused(body: JSONDict) -> bool:
-    # Left out, not set to "disabled": models that always think refuse that, and may be forced all the same.
+    """Whether the request forces a call, or answers calls that were made without thinking."""
     match body:
         case {
             "thinking": {"type": "enabled" | "adaptive"},
@@ -252,20 +253,20 @@ def _is_thinking_refused(body: JSONDict) -> bool:
     return False
 
 
-def _tool_entries(tools: Sequence[Tool], strict: bool) -> list[JSONDict]:
+def _tool_entries(request: Request) -> list[JSONDict]:
     """The tools as the API takes them.
 
     Beyond the limits of strict mode they go without it, or all would be refused.
     """
     entries: list[JSONDict] = []
     strict_tools = unions = 0
-    for tool in tools:
+    for tool in request.tools:
         entry: JSONDict = {"name": tool.wire_name}
         if tool.description:
             entry["description"] = tool.description
         entry["input_schema"] = tool.parameters
         entries.append(entry)
-        is_wanted = strict if tool.strict is None else tool.strict
+        is_wanted = request.info.strict if tool.strict is None else tool.strict
         if not is_wanted or strict_tools == _MAX_STRICT_TOOLS:
             continue
         schema = tool.strict_parameters

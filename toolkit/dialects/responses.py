@@ -69,7 +69,7 @@ def encode(request: Request) -> JSONDict:
     body["input"] = [
         item
         for message in history[start:]
-        for item in _items(message, names, is_stateless)
+        for item in _items(message, names, is_stateless=is_stateless)
     ]
 
     tools = [*(body.get("tools") or ()), *_tool_entries(request)]
@@ -157,7 +157,7 @@ def _kept_by_server(history: Sequence[Message]) -> tuple[int, str] | None:
     return None
 
 
-def _items(message: Message, names: WireNames, is_stateless: bool) -> list[JSONDict]:
+def _items(message: Message, names: WireNames, *, is_stateless: bool) -> list[JSONDict]:
     """The items of the input for one message."""
     if message.role == "tool":
         return [
@@ -170,22 +170,18 @@ def _items(message: Message, names: WireNames, is_stateless: bool) -> list[JSOND
         ]
     if message.role != "assistant":
         return [{"role": message.role, "content": message.text}]
-    answer = message.opaque.get(DIALECT)
-    if answer:
-        return _echo(message.tool_calls, answer["output"], names, is_stateless)
+    if message.opaque.get(DIALECT):
+        return _echo(message, names, is_stateless=is_stateless)
     items = [_call_item(call, {}, names) for call in message.tool_calls]
     if message.text:
         items.insert(0, {"role": "assistant", "content": message.text})
     return items
 
 
-def _echo(
-    calls: Sequence[ToolCall],
-    output: Sequence[JSONObject],
-    names: WireNames,
-    is_stateless: bool,
-) -> list[JSONDict]:
+def _echo(message: Message, names: WireNames, *, is_stateless: bool) -> list[JSONDict]:
     """The items of an answer as they came and where they stood, without those that are refused on their way back."""
+    calls = message.tool_calls
+    output = message.opaque[DIALECT]["output"]
     originals = _calls_in(output)
     is_paired = len(originals) == len(calls)
     if not is_paired:
