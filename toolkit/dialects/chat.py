@@ -181,19 +181,14 @@ def _assistant_entry(
 def _call_entry(call: ToolCall, original: Any, names: WireNames) -> JSONDict:
     """The call as it came, but with the id that was made unique, and with a JSON object as arguments in any case."""
     is_object = isinstance(call.raw, str) and call.raw.lstrip()[:1] == "{"
-    function = {
-        "name": names[call.name],
-        "arguments": call.raw
-        if is_object and is_unmended(call)
-        else as_json(call.arguments),
-    }
+    is_as_sent = is_object and is_unmended(call)
     extra = original if isinstance(original, Mapping) else {}
-    return {
-        **extra,
-        "id": call.id,
-        "type": "function",
-        "function": {**object_at(extra, "function"), **function},
+    function = {
+        **object_at(extra, "function"),
+        "name": names[call.name],
+        "arguments": call.raw if is_as_sent else as_json(call.arguments),
     }
+    return {**extra, "id": call.id, "type": "function", "function": function}
 
 
 def _calls(entries: Any) -> Iterator[ToolCall]:

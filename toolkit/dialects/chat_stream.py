@@ -118,8 +118,7 @@ class Assembly:
         """The index of one of `count` pieces in a chunk that came without an index."""
         if count > 1 or not self._calls:
             return position
-        call = self._by_id.get((None, call_id), self._calls[-1])
-        return call.index
+        return self._by_id.get((None, call_id), self._calls[-1]).index
 
     def _call_of(
         self, index: int, call_id: str, name: str, arguments: Any

@@ -1,14 +1,14 @@
 """The forms in which model families write a call: a row each, and a small reader for each kind.
 
 The forms are those of the models' chat templates and of the public tests of the parsers in vLLM, SGLang and llama.cpp,
-as of 2026. Pure: nothing that a model wrote is run, nothing raises. A new form is a row of `FORMS`.
+as of 2026. Pure: nothing that a model wrote is run, nothing raises. A new form is a row of `_FORMS`.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -47,13 +47,13 @@ class Block:
     thoughts: list[str] = field(default_factory=list)
 
 
-Head = re.Match[str]
+_Head = re.Match[str]
 """The begin of a form, as its pattern matches it."""
 
-Reading = tuple[int, list[Call]]
+_Reading = tuple[int, list[Call]]
 """Where the form ends, and its calls of known tools."""
 
-Reader = Callable[[Head, Tools], Reading | None]
+_Reader = Callable[[_Head, Tools], _Reading | None]
 """Reads on from the begin of a form. None: it is cut off or broken."""
 
 
@@ -77,15 +77,15 @@ def find_blocks(text: str, tools: Tools) -> list[Block]:
     return blocks
 
 
-def _form_at(text: str, start: int) -> tuple[Head, Reader] | None:
-    for pattern, reader in FORMS:
+def _form_at(text: str, start: int) -> tuple[_Head, _Reader] | None:
+    for pattern, reader in _FORMS:
         head = re.compile(pattern, re.DOTALL).match(text, start)
         if head:
             return head, reader
     return None
 
 
-def _read_thought(head: Head, tools: Tools) -> Reading | None:
+def _read_thought(head: _Head, tools: Tools) -> _Reading | None:
     return head.end(), []
 
 
@@ -96,7 +96,7 @@ _NAMES = {"name", "tool_name", "function"}
 _KEYS = {"type", "id", "index", "tool_call_id"} | _NAMES | _ARGUMENTS
 
 
-def _read_json(head: Head, tools: Tools) -> Reading | None:
+def _read_json(head: _Head, tools: Tools) -> _Reading | None:
     end, calls = _json_calls(head.string, head.end(), tools)
     if not calls:
         return None
@@ -122,20 +122,23 @@ def _json_calls(text: str, start: int, tools: Tools) -> tuple[int, list[Call | N
             break
         value, end = decoded
         if isinstance(value, list):
-            return end, [_json_call(item, tools, _ARGUMENTS) for item in value]
-        calls.append(_json_call(value, tools))
+            return end, [
+                _json_call(item, tools, needs_arguments=True) for item in value
+            ]
+        calls.append(_json_call(value, tools, needs_arguments=False))
         at = skip(GAP, text, end)
     return end, calls
 
 
-def _json_call(value: Any, tools: Tools, needed: Collection[str] = ()) -> Call | None:
-    """The call that a value is; it must have one of the keys `needed`, if there are any."""
+def _json_call(value: Any, tools: Tools, *, needs_arguments: bool) -> Call | None:
+    """The call that a value is. In an array, an object without arguments is not a call."""
     if not isinstance(value, dict):
         return None
     # Nested as in OpenAI's API.
     inner = value.get("function")
     fields = inner if isinstance(inner, dict) else value
-    if fields.keys() - _KEYS or (needed and not fields.keys() & needed):
+    has_arguments = not fields.keys().isdisjoint(_ARGUMENTS)
+    if fields.keys() - _KEYS or (needs_arguments and not has_arguments):
         return None
     written_name = (
         fields.get("name") or fields.get("tool_name") or fields.get("function")
@@ -167,7 +170,7 @@ _RECIPIENT = (
 _NOTHING = r"<\|(?:call|end)\|>|<[|｜]tool[▁_]call[▁_]end[|｜]>|</function>"
 
 
-def _read_named(head: Head, tools: Tools) -> Reading | None:
+def _read_named(head: _Head, tools: Tools) -> _Reading | None:
     text = head.string
     arguments: Any = {}
     end = head.end()
@@ -201,7 +204,7 @@ _VALUE_END = (
 _CLOSE = rf"(?<=/>)|\s*(?:{_FUNCTION_END}|{_CALL_END})"
 
 
-def _read_tags(head: Head, tools: Tools) -> Reading | None:
+def _read_tags(head: _Head, tools: Tools) -> _Reading | None:
     text = head.string
     at = head.end()
     name = resolve_name(head["name"], tools)
@@ -250,7 +253,7 @@ _PYTHON_END = (
 )
 
 
-def _read_gemma(head: Head, tools: Tools) -> Reading | None:
+def _read_gemma(head: _Head, tools: Tools) -> _Reading | None:
     """JSON with bare keys, and strings between <|"|>."""
     if head["body"] is None:
         return None
@@ -267,7 +270,7 @@ def _as_json(word: re.Match[str]) -> str:
     return json.dumps(word["bare"].rstrip() if word["bare"] else word["text"])
 
 
-def _read_python(head: Head, tools: Tools) -> Reading | None:
+def _read_python(head: _Head, tools: Tools) -> _Reading | None:
     """Calls in Python. The end mark may stand in a string too, so the first that makes sense counts."""
     text = head.string
     for end in islice(re.compile(_PYTHON_END).finditer(text, head.end()), 8):
@@ -277,7 +280,7 @@ def _read_python(head: Head, tools: Tools) -> Reading | None:
     return None
 
 
-FORMS: tuple[tuple[str, Reader], ...] = (
+_FORMS: tuple[tuple[str, _Reader], ...] = (
     (rf"{THINK}(?P<thought>.*?)(?:{THOUGHT}|\Z)", _read_thought),
     # Hermes, Qwen 2.5 and 3; granite-20b; InternLM 2; Llama 3
     (r"<(?:tool_call|function_call|\|plugin\||\|python_tag\|)>\s*(?=\{)", _read_json),

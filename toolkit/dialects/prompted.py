@@ -27,7 +27,7 @@ from toolkit.tools.tool import Tool
 PATH = chat.PATH
 DIALECT = "prompted"
 STREAM = chat.STREAM
-STOP = "\nObservation:"
+_STOP = "\nObservation:"
 
 
 class _Form(NamedTuple):
@@ -76,8 +76,9 @@ def encode(request: Request) -> JSONDict:
     manual = ""
     if request.tools:
         choice = request.tool_choice
-        is_open = choice in ("auto", "required")
-        shown = [tool for tool in request.tools if is_open or tool.name == choice]
+        shown = [
+            tool for tool in request.tools if choice in ("auto", "required", tool.name)
+        ]
         may_answer = choice == "auto" or not shown
         manual = _manual(shown, form, may_answer=may_answer)
         if form is _JSON_FORM:
@@ -89,7 +90,7 @@ def encode(request: Request) -> JSONDict:
         else:
             stops = fields.get("stop") or []
             stops = [stops] if isinstance(stops, str) else stops
-            fields["stop"] = [*stops, STOP]
+            fields["stop"] = [*stops, _STOP]
     turns = _turns(request.messages, form, WireNames(request.tools))
     conversation = list(_conversation(request.messages, manual, turns))
     return chat.encode(replace(plain, messages=conversation, options=fields))

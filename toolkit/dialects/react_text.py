@@ -61,10 +61,11 @@ def read_react(text: str) -> ReActStep:
     if not labels:
         return ReActStep(text[start:].strip())
     label = labels[0]
+    kind = _kind(label)
     thought = _FENCE.sub("", text[start : label.start()]).strip()
-    if _kind(label) == "final answer":
+    if kind == "final answer":
         return ReActStep(thought, answer=text[label.end() :].strip())
-    if _kind(label) == "observation":
+    if kind == "observation":
         return ReActStep(thought, trailing=text[label.start() :])
     step = _read_action(text, labels, thought)
     is_fenced = len(_FENCE.findall(text, 0, label.start())) % 2 == 1

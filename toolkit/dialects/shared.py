@@ -1,4 +1,4 @@
-"""What several wires need: the names of a request's tools, the tool that it forces, careful looks into bodies."""
+"""What several wires need: the names of a request's tools, the tool that it forces, careful looks into JSON."""
 
 from __future__ import annotations
 
