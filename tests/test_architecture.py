@@ -72,7 +72,7 @@ PUBLIC_NAMES = {
     "display": 7,
     "tools": 58,
     "calls": 60,
-    "dialects": 57,
+    "dialects": 64,
     "models": 14,
     "runs": 47,
     "run": 8,
