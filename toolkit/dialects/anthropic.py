@@ -91,8 +91,8 @@ def encode(request: Request) -> JSONDict:
     }
     system = _system_text(request.messages)
     if system:
-        marked = {**_text_block(system), **cache_mark}
-        body["system"] = [marked] if is_cached else system
+        block = {**_text_block(system), **cache_mark}
+        body["system"] = [block] if is_cached else system
 
     parallel = fields.pop("parallel_tool_calls", request.info.parallel_calls)
     server_tools = fields.pop("tools", None) or ()
@@ -184,9 +184,9 @@ def _blocks(message: Message, names: WireNames) -> list[JSONDict]:
         blocks = [block for block in blocks if block["type"] != "tool_use"]
         blocks += [_call_block(call, {}, names) for call in calls]
     else:
-        remaining = iter(calls)
+        next_calls = iter(calls)
         blocks = [
-            _call_block(next(remaining), block, names)
+            _call_block(next(next_calls), block, names)
             if block["type"] == "tool_use"
             else block
             for block in blocks
@@ -203,14 +203,14 @@ def _text_block(text: str) -> JSONDict:
 
 def _call_block(call: ToolCall, original: JSONObject, names: WireNames) -> JSONDict:
     """The call as it came, but with the id that was made unique, and with an object as input in any case."""
-    sent = original.get("input")
-    is_as_sent = isinstance(sent, dict) and is_unmended(call)
+    own_input = original.get("input")
+    is_as_sent = isinstance(own_input, dict) and is_unmended(call)
     return {
         **original,
         "type": "tool_use",
         "id": _legal_id(call.id),
         "name": names[call.name],
-        "input": sent if is_as_sent else dict(call.arguments),
+        "input": own_input if is_as_sent else dict(call.arguments),
     }
 
 
@@ -286,11 +286,11 @@ def _tool_entries(request: Request) -> list[JSONDict]:
 
 def _without_refused_keywords(schema: JSONDict) -> JSONDict:
     """The schema with the keywords that strict mode refuses moved into its description."""
-    refused = schema.keys() & _REFUSED_KEYWORDS
+    keywords = schema.keys() & _REFUSED_KEYWORDS
     if schema.get("minItems", 0) not in (0, 1):
-        refused.add("minItems")
-    if refused:
-        notes = [f"{key}: {schema.pop(key)}" for key in [*schema] if key in refused]
+        keywords.add("minItems")
+    if keywords:
+        notes = [f"{key}: {schema.pop(key)}" for key in [*schema] if key in keywords]
         description = schema.get("description", "")
         schema["description"] = f"{description} ({'; '.join(notes)})".lstrip()
     return schema
@@ -308,10 +308,9 @@ def _is_block(block: Any) -> bool:
 
 
 def _call(block: JSONObject) -> ToolCall:
-    sent = block.get("input")
-    if sent is None:
-        sent = {}
-    raw = sent if isinstance(sent, str) else json.dumps(sent, ensure_ascii=False)
+    raw = block.get("input")
+    if not isinstance(raw, str):
+        raw = json.dumps({} if raw is None else raw, ensure_ascii=False)
     return ToolCall(text_at(block, "id"), text_at(block, "name"), raw=raw)
 
 

@@ -116,11 +116,11 @@ def _add_delta(block: _PartialBlock, delta: JSONObject) -> str:
 
 def _whole_block(block: _PartialBlock) -> JSONDict:
     kind = block.fields["type"]
-    joined = "".join(block.pieces)
+    content = "".join(block.pieces)
     if kind in ("text", "thinking"):
-        return {**block.fields, kind: joined}
-    if joined.strip():
-        return {**block.fields, "input": _object_or_text(joined)}
+        return {**block.fields, kind: content}
+    if content.strip():
+        return {**block.fields, "input": _object_or_text(content)}
     return block.fields
 
 

@@ -19,19 +19,19 @@ from toolkit.dialects.leaked_python import whole_python
 from toolkit.dialects.leaked_values import TOKEN, Call, Tools, skip, typed
 from toolkit.dialects.react_text import LABEL, holds_prose, read_react
 
-_SIGN = (
+_ANY_SIGN = (
     r"tool_call|TOOL_CALLS\]|<[|｜]|<function|invoke name=|functools|to=functions\.|>>>"
     r"|Action Input|\"action_input\"|think>|THINK\]"
 )
 # Not if the tag is only mentioned.
 _LONE_THOUGHT = rf"(?<![ \t`\"'(]){THOUGHT}|{THOUGHT}(?=\s*(?:\n|[<\[{{]|\Z))"
-_SHOWN = (
+_EXAMPLE_LEAD = (
     r"(?:\A|\n)(?: {4}|[ ]*\t)[ \t]*\Z"  # indented as code
     r"|\b(?:examples?|e\.g|formats?|looks?|like|such as|syntax|would|writes?|emits?|forms?|shapes?)\b.*[:：]\s*\Z"
 )
 # A list item, or a sentence that has not ended.
-_OPEN = r"\s*(?:[-*•|>]|\d+[.)])\s|.*(?:[\w,]\s+|[\"'(‘“«])\Z"
-_CONTINUED = r"[ \t]*[,;)\"'’”»`|]|[ \t]+[a-zà-öø-ÿ]"
+_UNFINISHED_LINE = r"\s*(?:[-*•|>]|\d+[.)])\s|.*(?:[\w,]\s+|[\"'(‘“«])\Z"
+_CONTINUATION = r"[ \t]*[,;)\"'’”»`|]|[ \t]+[a-zà-öø-ÿ]"
 _FUNCTIONARY = r"(?:\A|>>>)(?:all\n|([\w.-]+)[ \t]*\n(?=\{))"
 
 
@@ -57,12 +57,12 @@ def read_leaked(
     `reasoning_prefilled` the prompt had opened the think block.
     """
     # A cheap first look, as most replies hold no call.
-    if not any(each in text for each in ("<", "[", "{", "Action Input")):
+    if not any(sign in text for sign in ("<", "[", "{", "Action Input")):
         return None
     body = text.strip()
     may_be_whole = body.startswith(("{", "[")) or body.endswith("```")
     is_functionary = _first_line(body) in tools
-    if not (may_be_whole or is_functionary or re.search(_SIGN, text)):
+    if not (may_be_whole or is_functionary or re.search(_ANY_SIGN, text)):
         return None
     leaked = read_text(text, tools, reasoning_prefilled=reasoning_prefilled)
     return leaked if leaked.calls else None
@@ -178,11 +178,11 @@ def _is_example(before: str, after: str = "") -> bool:
     line = before.rpartition("\n")[2]
     if before.count("```") % 2 or line.count("`") % 2:
         return True
-    if re.search(_SHOWN, before[-300:], re.IGNORECASE):
+    if re.search(_EXAMPLE_LEAD, before[-300:], re.IGNORECASE):
         return True
     if not after.strip():
         return False
-    return bool(re.match(_OPEN, line) or re.match(_CONTINUED, after))
+    return bool(re.match(_UNFINISHED_LINE, line) or re.match(_CONTINUATION, after))
 
 
 def _read_react(text: str, tools: Tools) -> tuple[Call, str] | None:

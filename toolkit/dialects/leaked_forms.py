@@ -117,10 +117,10 @@ def _json_calls(text: str, start: int, tools: Tools) -> tuple[int, list[Call | N
     calls: list[Call | None] = []
     at = end = start
     while text.startswith(("[", "{"), at):
-        decoded = json_at(text, at)
-        if decoded is None:
+        json_value = json_at(text, at)
+        if json_value is None:
             break
-        value, end = decoded
+        value, end = json_value
         if isinstance(value, list):
             return end, [
                 _json_call(item, tools, needs_arguments=True) for item in value
@@ -175,10 +175,10 @@ def _read_named(head: _Head, tools: Tools) -> _Reading | None:
     arguments: Any = {}
     end = head.end()
     if not re.compile(_NOTHING).match(text, end):
-        decoded = json_at(text, end)
-        if decoded is None:
+        json_value = json_at(text, end)
+        if json_value is None:
             return None
-        arguments, end = decoded
+        arguments, end = json_value
     end = skip(r"\s*```(?=\s*<)", text, end)
     name = resolve_name(head["name"], tools)
     return end, [(name, arguments)] if name and isinstance(arguments, dict) else []

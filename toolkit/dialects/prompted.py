@@ -11,7 +11,7 @@ import functools
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -76,13 +76,13 @@ def encode(request: Request) -> JSONDict:
     manual = ""
     if request.tools:
         choice = request.tool_choice
-        shown = [
+        tools = [
             tool for tool in request.tools if choice in ("auto", "required", tool.name)
         ]
-        may_answer = choice == "auto" or not shown
-        manual = _manual(shown, form, may_answer=may_answer)
+        may_answer = choice == "auto" or not tools
+        manual = _manual(tools, form, may_answer=may_answer)
         if form is _JSON_FORM:
-            schema = _reply_schema(shown, may_answer=may_answer)
+            schema = _reply_schema(tools, may_answer=may_answer)
             fields["response_format"] = {
                 "type": "json_schema",
                 "json_schema": {"name": "reply", "schema": schema},
@@ -91,9 +91,9 @@ def encode(request: Request) -> JSONDict:
             stops = fields.get("stop") or []
             stops = [stops] if isinstance(stops, str) else stops
             fields["stop"] = [*stops, _STOP]
-    turns = _turns(request.messages, form, WireNames(request.tools))
-    conversation = list(_conversation(request.messages, manual, turns))
-    return chat.encode(replace(plain, messages=conversation, options=fields))
+    names = WireNames(request.tools)
+    conversation = _conversation(request.messages, manual, form, names)
+    return chat.encode(replace(plain, messages=list(conversation), options=fields))
 
 
 def decode(body: JSONObject) -> Reply:
@@ -138,14 +138,14 @@ class Assembly(chat_stream.Assembly):
         return new
 
 
-# What the model is told
+# The manual
 
 
-def _manual(shown: Sequence[Tool], form: _Form, *, may_answer: bool) -> str:
-    if not shown:
+def _manual(tools: Sequence[Tool], form: _Form, *, may_answer: bool) -> str:
+    if not tools:
         return f"Tools are switched off now. {form.answer}"
     lines = ["Tools (? marks what may be left out):"]
-    for tool in shown:
+    for tool in tools:
         description = " ".join(tool.description.split())
         lines.append(f"- {tool.wire_name} {_brief(tool.parameters)} {description}")
     lines += [form.act, form.answer if may_answer else "Now use one."]
@@ -171,9 +171,9 @@ def _brief_type(schema: JSONObject) -> str:
         ):
             required = rest.get("required", ())
             fields = []
-            for name, each in properties.items():
+            for name, child in properties.items():
                 mark = "" if name in required else "?"
-                fields.append(f"{name}{mark}: {_brief(each)}")
+                fields.append(f"{name}{mark}: {_brief(child)}")
             return f"{{{', '.join(fields)}}}"
         case {"type": "array", "items": {} as items, **rest} if not rest:
             return f"array of {_brief(items)}"
@@ -186,18 +186,19 @@ def _brief_type(schema: JSONObject) -> str:
     return _json(schema)
 
 
-def _reply_schema(shown: Sequence[Tool], *, may_answer: bool) -> JSONDict:
+def _reply_schema(tools: Sequence[Tool], *, may_answer: bool) -> JSONDict:
     """One alternative for each tool, and one for the answer."""
     branches: list[JSONDict] = []
     definitions: JSONDict = {}
-    for tool in shown:
+    for tool in tools:
         name = tool.wire_name
         arguments = {"additionalProperties": False, **tool.parameters}
         # A reference counts from the root of the whole schema, so a schema that refers to its own root moves there.
-        moved = rewrite(arguments, functools.partial(_with_root, f"#/$defs/{name}"))
-        if moved != arguments:
-            definitions[name] = moved
-            arguments = {"$ref": f"#/$defs/{name}"}
+        root = f"#/$defs/{name}"
+        definition = rewrite(arguments, functools.partial(_with_root, root))
+        if definition != arguments:
+            definitions[name] = definition
+            arguments = {"$ref": root}
         tool_name = {"type": "string", "enum": [name]}
         branches.append(_object(tool=tool_name, arguments=arguments))
     if may_answer:
@@ -226,22 +227,22 @@ def _object(**properties: JSONDict) -> JSONDict:
 
 
 def _conversation(
-    messages: Iterable[Message], manual: str, turns: Iterable[Message]
+    messages: Sequence[Message], manual: str, form: _Form, names: WireNames
 ) -> Iterator[Message]:
     """One system message, then user and assistant in turn, the user first."""
     texts = [message.text for message in messages if message.role == "system"]
     system = "\n\n".join(filter(None, [*texts, manual]))
     if system:
         yield Message("system", system)
-    spoken = [turn for turn in turns if turn.text]
-    if spoken and spoken[0].role == "assistant":
-        spoken.insert(0, Message("user", OPENING))
-    for role, group in itertools.groupby(spoken, key=attrgetter("role")):
+    turns = [turn for turn in _turns(messages, form, names) if turn.text]
+    if turns and turns[0].role == "assistant":
+        turns.insert(0, Message("user", OPENING))
+    for role, group in itertools.groupby(turns, key=attrgetter("role")):
         yield Message(role, "\n\n".join(turn.text for turn in group))
 
 
 def _turns(
-    messages: Iterable[Message], form: _Form, names: WireNames
+    messages: Sequence[Message], form: _Form, names: WireNames
 ) -> Iterator[Message]:
     """What user and assistant said, each result behind its own call, also if the calls were made at once."""
     results = {
@@ -265,8 +266,8 @@ def _texts(message: Message, form: _Form, names: WireNames) -> list[str]:
     """A message of the assistant in text, in one piece for each of its calls."""
     own = _read_reply(message.opaque.get(DIALECT, ""))
     own_calls = 1 if own.call else 0
-    if own.kept and len(message.tool_calls) == own_calls:
-        return [own.kept]
+    if own.echo and len(message.tool_calls) == own_calls:
+        return [own.echo]
     texts = [
         form.call.format(name=names[call.name], arguments=_json(call.arguments))
         for call in message.tool_calls
@@ -275,7 +276,7 @@ def _texts(message: Message, form: _Form, names: WireNames) -> list[str]:
     return texts
 
 
-# What the model said
+# The reply
 
 
 class _Reading(NamedTuple):
@@ -283,7 +284,7 @@ class _Reading(NamedTuple):
 
     call: ToolCall | None
     text: str
-    kept: str
+    echo: str
 
 
 def _read_reply(raw: str) -> _Reading:
@@ -293,18 +294,18 @@ def _read_reply(raw: str) -> _Reading:
     if reading:
         return reading
     step = read_react(text)
-    kept = text.removesuffix(step.trailing).strip()
+    echo = text.removesuffix(step.trailing).strip()
     if step.action:
         arguments = step.action_input
         if not isinstance(arguments, str):
             arguments = _json(arguments)
         name = whole_characters(step.action)
-        return _Reading(ToolCall("", name, raw=whole_characters(arguments)), "", kept)
+        return _Reading(ToolCall("", name, raw=whole_characters(arguments)), "", echo)
     if step.answer is None:
-        return _Reading(None, step.thought, kept)
-    if not kept.endswith(step.answer):
-        kept = f"Final Answer: {step.answer}"
-    return _Reading(None, step.answer, kept)
+        return _Reading(None, step.thought, echo)
+    if not echo.endswith(step.answer):
+        echo = f"Final Answer: {step.answer}"
+    return _Reading(None, step.answer, echo)
 
 
 def _read_json(begin: re.Match[str]) -> _Reading | None:
@@ -312,18 +313,18 @@ def _read_json(begin: re.Match[str]) -> _Reading | None:
     rest = begin.string[begin.end() :]
     try:
         value, end = LENIENT_JSON.raw_decode(rest)
-        kept = f"{begin['start']}{rest[:end]}}}"
+        echo = f"{begin['start']}{rest[:end]}}}"
     except (ValueError, RecursionError):
         # Cut off, or not JSON.
         value = rest[1:].replace("\\n", "\n").replace('\\"', '"')
         end = len(rest)
-        kept = begin["start"] + rest
+        echo = begin["start"] + rest
     if begin["tool"] is not None:
-        return _Reading(ToolCall("", begin["tool"], raw=rest[:end]), "", kept)
+        return _Reading(ToolCall("", begin["tool"], raw=rest[:end]), "", echo)
     if rest[end:].lstrip()[:1] not in ("", "}"):
         # The object has more than an answer in it.
         return None
-    return _Reading(None, value, kept)
+    return _Reading(None, value, echo)
 
 
 def _json(value: Any) -> str:

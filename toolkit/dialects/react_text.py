@@ -92,12 +92,12 @@ def _read_action(text: str, labels: list[re.Match[str]], thought: str) -> ReActS
     has_input = len(labels) > 1 and _kind(labels[1]) == "action input"
     start = labels[has_input].end()
     end = ends[has_input]
-    decoded = _object_at(text, start)
+    blob = _object_at(text, start)
     inline = _INLINE.fullmatch(name)
-    if decoded:
-        action_input, end = decoded
+    if blob:
+        action_input, end = blob
         if not has_input:
-            # A blob that holds both.
+            # It holds the name as well.
             name = action_input.get("action")
             action_input = action_input.get("action_input", {})
     elif has_input:
@@ -107,8 +107,8 @@ def _read_action(text: str, labels: list[re.Match[str]], thought: str) -> ReActS
     elif inline:
         name = inline["name"]
         action_input = inline["text"] or inline["json"] or ""
-        decoded = _object_at(action_input, 0)
-        action_input = decoded[0] if decoded else action_input
+        blob = _object_at(action_input, 0)
+        action_input = blob[0] if blob else action_input
     trailing = text[end:]
     if not isinstance(name, str):
         return ReActStep(thought, trailing=trailing)

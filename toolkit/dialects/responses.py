@@ -62,9 +62,9 @@ def encode(request: Request) -> JSONDict:
         body["instructions"] = instructions
 
     start = len(leading)
-    kept = _kept_by_server(history) if _settle_state(body) else None
-    if kept:
-        start, body["previous_response_id"] = kept
+    server_state = _server_state(history) if _settle_state(body) else None
+    if server_state:
+        start, body["previous_response_id"] = server_state
     is_stateless = body.get("store") is False
     body["input"] = [
         item
@@ -143,7 +143,7 @@ def _settle_state(body: JSONDict) -> bool:
     return is_on_server
 
 
-def _kept_by_server(history: Sequence[Message]) -> tuple[int, str] | None:
+def _server_state(history: Sequence[Message]) -> tuple[int, str] | None:
     """How many messages the server keeps as they stand here, and the id of its last answer among them."""
     for position in reversed(range(len(history))):
         message = history[position]
@@ -186,7 +186,7 @@ def _echo(message: Message, names: WireNames, *, is_stateless: bool) -> list[JSO
     is_paired = len(originals) == len(calls)
     if not is_paired:
         originals = [{}] * len(calls)
-    remaining = (
+    call_items = (
         _call_item(call, original, names)
         for call, original in zip(calls, originals, strict=True)
     )
@@ -196,7 +196,7 @@ def _echo(message: Message, names: WireNames, *, is_stateless: bool) -> list[JSO
         kind = item.get("type")
         if kind == "function_call":
             # Calls that cannot be paired stand together, where the first one stood.
-            items += islice(remaining, 1 if is_paired else None)
+            items += islice(call_items, 1 if is_paired else None)
         elif kind == "reasoning" and is_stateless and not item.get("encrypted_content"):
             # The server would not find it by its id alone.
             is_reasoning_lost = True
@@ -204,7 +204,7 @@ def _echo(message: Message, names: WireNames, *, is_stateless: bool) -> list[JSO
             items.append(without_nulls(item))
             if kind == "reasoning":
                 items[-1].pop("status", None)
-    items += remaining
+    items += call_items
     # Else: "provided without its required following item".
     while items and items[-1].get("type") == "reasoning":
         items.pop()

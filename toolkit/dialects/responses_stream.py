@@ -25,7 +25,7 @@ class Assembly:
 
     def __init__(self) -> None:
         self._items: dict[int, JSONDict] = {}
-        self._finished: dict[str, JSONObject] = {}
+        self._complete_items: dict[str, JSONObject] = {}
         self._pieces: dict[int, dict[str, list[str]]] = {}
         self._end: JSONDict | None = None
 
@@ -75,7 +75,9 @@ class Assembly:
             )
         output = self._end.get("output")
         if isinstance(output, list) and output:
-            items = [self._finished.get(text_at(item, "id"), item) for item in output]
+            items = [
+                self._complete_items.get(text_at(item, "id"), item) for item in output
+            ]
         else:
             # Some servers leave it empty (ChatGPT's Codex endpoint, proxies; met until 2026-09).
             indexes = sorted({*self._items, *self._pieces})
@@ -85,7 +87,7 @@ class Assembly:
     def _finish_item(self, index: Any, item: JSONObject) -> None:
         item_id = text_at(item, "id")
         if item_id:
-            self._finished[item_id] = item
+            self._complete_items[item_id] = item
         if isinstance(index, int):
             self._items[index] = dict(item)
             self._pieces.pop(index, None)
