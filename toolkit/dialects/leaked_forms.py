@@ -48,13 +48,13 @@ class Block:
 
 
 _Head = re.Match[str]
-"""The begin of a form, as its pattern matches it."""
+"""The beginning of a form, as its pattern matches it."""
 
 _Reading = tuple[int, list[Call]]
 """Where the form ends, and its calls of known tools."""
 
 _Reader = Callable[[_Head, Tools], _Reading | None]
-"""Reads on from the begin of a form. None: it is cut off or broken."""
+"""Reads on from the beginning of a form. None: the form is cut off or broken."""
 
 
 def find_blocks(text: str, tools: Tools) -> list[Block]:
@@ -85,15 +85,22 @@ def _form_at(text: str, start: int) -> tuple[_Head, _Reader] | None:
     return None
 
 
-def _read_thought(head: _Head, tools: Tools) -> _Reading | None:
+def _read_thought(head: _Head, tools: Tools) -> _Reading:
     return head.end(), []
 
 
 # --- JSON that holds the name and the arguments --------------------------------------------------
 
 _ARGUMENTS = {"arguments", "parameters"}
-_NAMES = {"name", "tool_name", "function"}
-_KEYS = {"type", "id", "index", "tool_call_id"} | _NAMES | _ARGUMENTS
+_KEYS = _ARGUMENTS | {
+    "name",
+    "tool_name",
+    "function",
+    "type",
+    "id",
+    "index",
+    "tool_call_id",
+}
 
 
 def _read_json(head: _Head, tools: Tools) -> _Reading | None:
@@ -214,17 +221,16 @@ def _read_tags(head: _Head, tools: Tools) -> _Reading | None:
         end = re.compile(_VALUE_END).search(text, key.end())
         if not end:
             return None
-        arguments[key["key"] or key["glm"]] = _tag_value(
-            text[key.end() : end.start()], key, schema
-        )
+        value = text[key.end() : end.start()]
+        arguments[key["key"] or key["glm"]] = _tag_value(value, key, schema)
         at = end.end()
     close = re.compile(_CLOSE).match(text, at)
     if not close:
         return None
     # An `invoke` may have lost its wrapper, so it counts only with all that is required.
-    required = schema.get("required") or () if "invoke" in head[0] else ()
-    is_complete = arguments.keys() >= set(required)
-    return close.end(), [(name, arguments)] if name and is_complete else []
+    required = set(schema.get("required") or ())
+    is_meant = "invoke" not in head[0] or arguments.keys() >= required
+    return close.end(), [(name, arguments)] if name and is_meant else []
 
 
 def _tag_value(text: str, key: re.Match[str], schema: JSONObject) -> Any:
