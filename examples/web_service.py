@@ -42,7 +42,7 @@ from toolkit import (
     tool,
 )
 from toolkit.errors import ApprovalError, StoreError
-from toolkit.models.model import find_model
+from toolkit.models import find_model
 from toolkit.store import SQLiteStore
 
 

@@ -347,7 +347,7 @@ def test_what_a_batch_needs_can_be_pickled(tmp_path: Path) -> None:
             Model("m", wire="responses", base_url="http://127.0.0.1:1/v1", api_key="k")
         )
     )
-    assert (again.name, again._wire) == ("m", "responses")
+    assert (again.name, again.dialect.DIALECT) == ("m", "responses")
     with pytest.raises(TypeError, match="has a client"):
         pickle.dumps(Model("m", client=object()))
     result = run_batch(

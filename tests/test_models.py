@@ -31,7 +31,7 @@ from toolkit import (
     Usage,
 )
 from toolkit.errors import MalformedReply
-from toolkit.models.model import OPENAI_MODEL, find_model
+from toolkit.models import OPENAI_MODEL, find_model
 
 Runner = Callable[..., RunResult]
 
@@ -867,7 +867,7 @@ def test_an_error_inside_is_not_hidden_by_replies_left_over() -> None:
 
 
 def test_a_script_of_something_else_is_refused(run: Runner) -> None:
-    with pytest.raises(TypeError, match="3 is no scripted reply"):
+    with pytest.raises(TypeError, match="3 is not a scripted reply"):
         run("q", model=ScriptedModel([3]), tools=tools())
 
 

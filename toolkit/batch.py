@@ -23,7 +23,8 @@ from toolkit.audit.locks import locked_file
 from toolkit.calls import threads
 from toolkit.errors import RunExists, ToolkitError
 from toolkit.messages import Reply, whole_characters
-from toolkit.models.model import find_model, refuse_strangers
+from toolkit.models.naming import find_model
+from toolkit.models.options import refuse_unknown_options
 from toolkit.run import resume, run_agent_with_tools
 from toolkit.runs.protocols import RunStore
 from toolkit.runs.results import RunResult
@@ -130,7 +131,7 @@ def _checked(options: dict[str, Any], is_near: bool) -> dict[str, Any]:
         raise TypeError(
             f"{min(clash)!r} belongs to one run. A batch has prompts, and run ids of its batch_id."
         )
-    refuse_strangers(
+    refuse_unknown_options(
         {name: value for name, value in options.items() if name not in known}, known
     )
     tools = options.get("tools")

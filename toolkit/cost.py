@@ -14,7 +14,8 @@ from typing import Any
 from toolkit.dialects import anthropic, chat, prompted, responses
 from toolkit.errors import ModelError, ToolsRefused
 from toolkit.messages import Message, ModelInfo, Usage
-from toolkit.models.model import Model, find_model
+from toolkit.models.model import Model
+from toolkit.models.naming import find_model
 from toolkit.runs.results import RunResult
 from toolkit.tools.registry import ToolsGiven, registry_of
 from toolkit.tools.request import LanguageModel, Request

@@ -39,7 +39,8 @@ from toolkit.evals.cases import (
 from toolkit.evals.files import load_cases
 from toolkit.evals.report import Comparison, Outcome, Report, Share
 from toolkit.messages import Usage
-from toolkit.models.model import find_model, refuse_strangers
+from toolkit.models.naming import find_model
+from toolkit.models.options import refuse_unknown_options
 from toolkit.run import run_agent_with_tools
 from toolkit.runs.reading import read_conversation
 from toolkit.runs.results import RunResult
@@ -333,7 +334,7 @@ def _is_truncated(heard: Sequence[Any], options: Mapping[str, Any]) -> bool:
 
 def _takes_seed(model: LanguageModel) -> bool:
     dialect = getattr(
-        model, "_dialect", None
+        model, "dialect", None
     )  # a model that is no wire's takes any option
     return dialect is None or dialect.DIALECT in ("chat", "prompted")
 
@@ -374,7 +375,7 @@ def _checked(
         raise TypeError(
             f"{clash[0]!r} has no place here: what is asked and expected stands in each Case."
         )
-    refuse_strangers(
+    refuse_unknown_options(
         {name: value for name, value in options.items() if name not in known}, known
     )
     cases = [] if isinstance(cases, str | Case) else list(cases)

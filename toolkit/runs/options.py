@@ -13,7 +13,7 @@ from toolkit.calls.policy import Approver
 from toolkit.calls.protocols import Journal
 from toolkit.events import Sink
 from toolkit.messages import Limits, Permission
-from toolkit.models.naming import refuse_strangers
+from toolkit.models.options import refuse_unknown_options
 from toolkit.runs.protocols import RunStore
 from toolkit.runs.reading import Conversation
 from toolkit.runs.state import Mode
@@ -50,7 +50,7 @@ class RunOptions:
 
     def check(self) -> None:
         """Raise TypeError or ValueError for an option that cannot work, naming it."""
-        refuse_strangers(self.fields, NAMES)
+        refuse_unknown_options(self.fields, NAMES)
         self._check_callables()
         self._check_objects()
         self._check_values()

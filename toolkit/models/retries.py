@@ -1,0 +1,127 @@
+"""Failed requests: which are sent again, after how long, and which error the others become."""
+
+from __future__ import annotations
+
+import logging
+import random
+import re
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from toolkit.errors import MalformedReply, ModelError, ToolsRefused
+from toolkit.models.clients import Clients
+from toolkit.models.streaming import EndedEarly
+
+_log = logging.getLogger("toolkit")
+
+_LONGEST_WAIT = 120.0  # seconds; a server that wants longer is not waited for
+# As Ollama, vLLM, OpenRouter and others put it (public reports, 2026-11).
+_TOOLS = r"\b(?:tools|tool use|tool call(?:s|ing)|function calling|functions)\b"
+_TOOLS_REFUSED = re.compile(
+    rf"not support (?:the use of |native )?{_TOOLS}|n't support {_TOOLS}|no endpoints found that support tool"
+    rf"|{_TOOLS}['\"`]* (?:is|are) (?:not (?:currently )?supported|unsupported)",
+    re.IGNORECASE,
+)
+
+
+@dataclass
+class Retry:
+    """Decides what follows a failed attempt; one for each request: `with retry: return attempt()`.
+
+    It swallows an error after which to send the request again, in `seconds`. What the client raises otherwise leaves
+    as a ModelError.
+    """
+
+    clients: Clients
+    retries: int
+    attempts: int = 0
+    seconds: float = 0.0
+
+    def __enter__(self) -> None:
+        self.attempts += 1
+
+    def __exit__(self, kind: object, error: BaseException | None, *_: object) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        if self.attempts <= self.retries and _is_temporary(error, self.clients.library):
+            _log.warning("request failed, trying again: %r", error)
+            self.seconds = _seconds_until_retry(error, self.attempts)
+            return True
+        model_error = _as_model_error(error, self.clients)
+        if model_error:
+            raise model_error from error
+        return False
+
+
+def _is_temporary(error: Exception, library: Any) -> bool:
+    """Whether the same request may succeed a little later."""
+    import httpx2
+
+    if isinstance(error, library.APIStatusError):
+        hint = error.response.headers.get("x-should-retry")
+        if hint == "false" or getattr(error, "code", None) == "insufficient_quota":
+            return False
+        seconds = _retry_after(error) or 0.0
+        return _is_temporary_status(error.status_code) and seconds <= _LONGEST_WAIT
+    if isinstance(error, MalformedReply) and error.status is not None:
+        return _is_temporary_status(error.status)
+    connection_errors = (library.APIConnectionError, httpx2.TransportError)
+    return isinstance(error, (EndedEarly, *connection_errors))
+
+
+def _is_temporary_status(status: int) -> bool:
+    return status in (408, 409, 429) or status >= 500
+
+
+def _seconds_until_retry(error: Exception, attempt: int) -> float:
+    """What the server asked for, else a time that grows with each attempt and is jittered."""
+    seconds = _retry_after(error)
+    if seconds is None:
+        seconds = min(0.5 * 2 ** (attempt - 1), 8.0) * random.uniform(0.75, 1.0)
+    return max(seconds, 0.0)
+
+
+def _retry_after(error: Exception) -> float | None:
+    """The seconds that a response asks to wait, None if it says nothing that can be read."""
+    headers = getattr(getattr(error, "response", None), "headers", {})
+    value = headers.get("retry-after", "")
+    try:
+        if "retry-after-ms" in headers:
+            return float(headers["retry-after-ms"]) / 1000
+        if value.replace(".", "", 1).isdigit():
+            return float(value)
+        import email.utils
+
+        return email.utils.parsedate_to_datetime(value).timestamp() - time.time()
+    except (ValueError, TypeError):
+        return None
+
+
+def _as_model_error(error: Exception, clients: Clients) -> ModelError | None:
+    """The ModelError for an error of the client; None for any other."""
+    import httpx2
+
+    library = clients.library
+    if isinstance(error, library.APIStatusError):
+        status = error.status_code
+        text = error.message.removeprefix(f"Error code: {status} - ")[:1000]
+        is_about_tools = 400 <= status < 502 and _TOOLS_REFUSED.search(text)
+        kind = ToolsRefused if is_about_tools else ModelError
+        return kind(f"The model's server answered {status}: {text}", status=status)
+    if isinstance(error, (library.APIConnectionError, httpx2.TransportError)):
+        # httpx2's own property `request` raises if there is none.
+        request = getattr(error, "_request", None) or vars(error).get("request")
+        address = getattr(request, "url", clients.base_url)
+        cause = _root_cause(error)
+        return ModelError(f"The model could not be reached at {address}: {cause}.")
+    # OpenAIError or AnthropicError
+    if isinstance(error, getattr(library, f"{library.Client.__name__}Error")):
+        return ModelError(f"The request to the model failed: {error}")
+    return None
+
+
+def _root_cause(error: BaseException) -> str:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return str(error) or type(error).__name__

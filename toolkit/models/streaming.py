@@ -1,0 +1,92 @@
+"""A streamed reply: its text is shown as it arrives, and its chunks become one body."""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+from toolkit.errors import MalformedReply
+from toolkit.models.server_sent_events import EventReader
+
+
+class Assembly(Protocol):
+    """Puts the chunks of one streamed reply together, in one dialect."""
+
+    def add(self, chunk: Mapping[str, Any]) -> str:
+        """Take a chunk in, and return the text that became visible."""
+
+    def body(self) -> dict[str, Any]:
+        """The reply as the server would have sent it unstreamed. Raises MalformedReply if its end is missing."""
+
+
+class EndedEarly(MalformedReply):
+    """A stream ended before its reply did. The same request may well succeed."""
+
+
+class StreamedReply:
+    """One reply that arrives in pieces, over as many attempts as it takes.
+
+    If a stream breaks and the request is sent again, `on_text` does not get the same text twice: the new text is
+    passed on from where it goes beyond what was shown, or differs from it.
+    """
+
+    def __init__(
+        self, new_assembly: Callable[[], Assembly], on_text: Callable[[str], None]
+    ) -> None:
+        self._new_assembly, self._on_text = new_assembly, on_text
+        self._shown = ""
+
+    def collect(self, pieces: Iterable[Any]) -> dict[str, Any]:
+        """Take in one attempt: bytes of server-sent events, or chunks. Return the body of the reply.
+
+        Raises EndedEarly if the end of the reply is missing.
+        """
+        self._start()
+        for piece in pieces:
+            self._add(piece)
+        return self._body()
+
+    async def acollect(self, pieces: AsyncIterable[Any]) -> dict[str, Any]:
+        """As `collect`."""
+        self._start()
+        async for piece in pieces:
+            self._add(piece)
+        return self._body()
+
+    def show_whole(self, text: str) -> None:
+        """Show the text of a finished reply if none was shown: some servers do not stream though asked to."""
+        if text and not self._shown:
+            self._on_text(text)
+
+    def _start(self) -> None:
+        self._assembly, self._events = self._new_assembly(), EventReader()
+        # What an earlier attempt showed, and this one has not repeated yet.
+        self._unrepeated = self._shown
+
+    def _add(self, piece: Any) -> None:
+        is_raw = isinstance(piece, bytes)
+        for chunk in self._events.read(piece) if is_raw else [plain(piece)]:
+            if isinstance(chunk, Mapping):
+                self._show(self._assembly.add(chunk))
+
+    def _show(self, text: str) -> None:
+        """Pass on what goes beyond an earlier attempt."""
+        repeated = len(os.path.commonprefix([text, self._unrepeated]))  # noqa: RUF071  # by characters, on purpose
+        is_repetition = repeated == len(text)
+        self._unrepeated = self._unrepeated[repeated:] if is_repetition else ""
+        if not is_repetition:
+            self._shown += text[repeated:]
+            self._on_text(text[repeated:])
+
+    def _body(self) -> dict[str, Any]:
+        try:
+            return self._assembly.body()
+        except MalformedReply as error:
+            raise EndedEarly(str(error), status=error.status) from error
+
+
+def plain(answer: Any) -> Any:
+    """What a client's method returned, as plain JSON: it may be one of the SDK's objects."""
+    dump = getattr(answer, "model_dump", None)
+    return dump(exclude_unset=True) if dump else answer
