@@ -36,11 +36,16 @@ from toolkit import (
     ToolContext,
     ToolError,
     ToolRegistry,
-    isolation,
     tool,
 )
 from toolkit.errors import ToolDefinitionError
-from toolkit.isolation import ChildTraceback, IsolatedError, isolated
+from toolkit.isolation import (
+    ChildTraceback,
+    IsolatedError,
+    answers,
+    isolated,
+    process,
+)
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="where all of it holds")
 
@@ -230,7 +235,7 @@ def test_the_memory_of_the_parent_stays_flat() -> None:
 def test_last_words_are_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(ToolError), caplog.at_level(logging.WARNING, "toolkit"):
         functions.end_process("nobody home")
-    assert "It wrote last: last words\nnobody home" in caplog.text
+    assert "Its last output: last words\nnobody home" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -296,7 +301,7 @@ def test_an_exception_is_told_as_ever(
         pytest.param(
             functions.return_wrong,
             TypeError,
-            "returned what its return type does not take",
+            "returned what does not fit its return type",
             id="wrong type",
         ),
         pytest.param(
@@ -369,7 +374,7 @@ ANSWERS = st.tuples(
 def test_whatever_comes_back_is_a_value_or_a_plain_exception(answer: bytes) -> None:
     function = functions.return_wrong
     try:
-        value = isolation._settle(answer, function, isolation._return_type(function))
+        value = answers.value_of(answer, function, answers.return_adapter(function))
     except Exception as error:  # nothing that would end the program
         assert not isinstance(error, StopIteration)  # noqa: PT017
     else:
@@ -394,7 +399,7 @@ def test_what_it_started_ends_at_the_timeout(tmp_path: Path) -> None:
 def test_nothing_is_gained_by_ending_the_guard(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(isolation, "_GRACE", 0.3)
+    monkeypatch.setattr(process, "_GRACE", 0.3)
     with pytest.raises(RuntimeError, match="gave no answer that can be read"):
         getattr(functions, name)(str(tmp_path))
     wait_until(lambda: processes_in(tmp_path) == [])

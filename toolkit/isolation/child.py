@@ -1,13 +1,13 @@
-"""The child's side of isolation: a guard, and beside it the process that runs the function.
+"""The child's side of isolation: a guard, and beside it the worker, the process that runs the function.
 
-Run as a script by a fresh interpreter, and light, for it is started anew for each call. The guard runs no code of
-anybody else: it forks the process that does (nothing but this file has run until then), keeps the clock, reads what
-comes out of it within bounds, and when that ends, ends all that it has started. On Linux the guard adopts every
-process whose parent is gone (PR_SET_CHILD_SUBREAPER), so a new session or a second fork is no way out.
+A fresh interpreter runs this file as a script, for each call anew, so it is light. The guard runs no code of anybody
+else: it forks the worker (until then nothing but this file has run), keeps the clock, reads what comes out of the
+worker within bounds, and when that ends, ends all that it has started. On Linux the guard adopts every process whose
+parent is gone (PR_SET_CHILD_SUBREAPER), so a new session or a second fork is no way out.
 
-What goes back to the parent is one kind in a line of its own, and a body. Kinds and bodies: "value", JSON; "raised",
-JSON of class, message, trace, and whether the function's own module raised it; "spoken", the text of a ToolError;
-"problem", what the limits or the system did to it; "setup", why the function was not reached.
+The answer to the parent is a kind in a line of its own, and a body. Kinds and bodies: "value", JSON; "raised", JSON of
+class, message, trace, and whether the function's own module raised it; "spoken", the text of a ToolError; "problem",
+what the limits or the system did to it; "setup", why the function was not reached.
 """
 
 from __future__ import annotations
@@ -24,31 +24,30 @@ import types
 from typing import Any, NoReturn
 
 MOST_RESULT = 10_000_000  # bytes
-_MOST_OUTPUT = 2_000  # bytes, of what it wrote last
+_MOST_OUTPUT = 2_000  # bytes, of the last that it wrote
 _MOST_TEXT = 20_000  # characters, of a message or a trace
 _PATIENCE = 5.0  # seconds, for what was killed to be gone
 _SET_PDEATHSIG, _SET_CHILD_SUBREAPER, _SET_NO_NEW_PRIVS = 1, 36, 38  # <linux/prctl.h>
 
 
 def guard(settings: dict[str, Any], payload: Any) -> None:
-    """Run the function in a process of its own, and write down what came of it once all is ended."""
+    """Run the function in a process of its own. Write the answer once everything has ended."""
     _prctl(_SET_CHILD_SUBREAPER, 1)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the parent's may be inherited
-    (wake_in, wake_out), result, output = os.pipe(), os.pipe(), os.pipe()
-    for end in (wake_in, wake_out, result[0], output[0]):
+    (signals, wake), result, output = os.pipe(), os.pipe(), os.pipe()
+    for end in (signals, wake, result[0], output[0]):
         os.set_blocking(end, False)
-    signal.set_wakeup_fd(wake_out, warn_on_full_buffer=False)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     for number in (signal.SIGCHLD, signal.SIGTERM):
-        signal.signal(
-            number, lambda *_: None
-        )  # the default would not wake, or end the guard alone
+        # The default would not wake the guard, or would end it alone.
+        signal.signal(number, lambda *_: None)
     deadline, guard_pid = time.monotonic() + settings["timeout"], os.getpid()
     worker = os.fork()
     if worker == 0:
         work(settings, payload, result[1], output[1], guard_pid)
     os.close(result[1])
     os.close(output[1])
-    watch = _Watch(worker, result[0], output[0], wake_in)
+    watch = _Watch(worker, result[0], output[0], signals)
     problem = watch.wait(deadline, settings)
     if not _end_all(worker):
         problem = "could not be ended: a process that it started is still there."
@@ -56,48 +55,42 @@ def guard(settings: dict[str, Any], payload: Any) -> None:
         import shutil
 
         shutil.rmtree(settings["folder"], ignore_errors=True)
-    answer = (
-        f"problem\n{problem}\n".encode() + watch.output
-        if problem
-        else bytes(watch.result)
-    )
+    answer = bytes(watch.result)
+    if problem:
+        answer = f"problem\n{problem}\n".encode() + watch.output
     _write_all(1, answer)
 
 
 class _Watch:
-    """What has come out of the worker so far."""
+    """The guard's view of the worker: what has come out of it so far."""
 
-    def __init__(self, worker: int, result: int, output: int, wake: int) -> None:
-        self.worker, self.result_end, self.output_end, self.wake = (
-            worker,
-            result,
-            output,
-            wake,
-        )
+    def __init__(self, worker: int, result: int, output: int, signals: int) -> None:
+        self.worker = worker
+        self.result_pipe, self.output_pipe, self.signal_pipe = result, output, signals
         self.result, self.output = bytearray(), b""
         self.poll = select.poll()
-        for end in (result, output, wake):
+        for end in (result, output, signals):
             self.poll.register(end, select.POLLIN)
 
     def wait(self, deadline: float, settings: dict[str, Any]) -> str:
-        """Read until the worker ends, or has to; return what went wrong, "" for nothing."""
+        """Read until the worker ends, or has to. Return the problem, "" if there is none."""
         while True:
-            ended = self._reap()
-            woken = self._read()
+            end = self._reap()
+            signals = self._read()
             if len(self.result) > MOST_RESULT:
                 return f"returned more than {MOST_RESULT // 1_000_000} MB. Return less, or a part of it."
-            if ended:
-                return _tell_end(*ended, settings) or (
-                    "" if self.result else "ended itself without a result."
-                )
-            left = deadline - time.monotonic()
-            if left <= 0:
+            if end:
+                problem = _end_problem(*end, settings)
+                if not problem and not self.result:
+                    problem = "ended itself without a result."
+                return problem
+            seconds = deadline - time.monotonic()
+            if seconds <= 0:
                 return f"ran longer than {settings['timeout']:g} seconds and was ended."
-            if signal.SIGTERM in woken or os.getppid() != settings["parent"]:
+            if signal.SIGTERM in signals or os.getppid() != settings["parent"]:
                 return "was ended: nobody waits for it any more."
-            self.poll.poll(
-                min(left, 0.2) * 1000
-            )  # milliseconds; a fifth of a second, to see whether the parent lives
+            # Every fifth of a second, to see whether the parent lives.
+            self.poll.poll(min(seconds, 0.2) * 1000)
 
     def _reap(self) -> tuple[int, float] | None:
         """The status and the processor seconds of the worker, once it has ended."""
@@ -109,50 +102,49 @@ class _Watch:
                 return None
 
     def _read(self) -> bytes:
-        """Take in what is there, the result whole, the rest for a bounded while; return the signals that came."""
-        while piece := self._piece(self.result_end):
+        """Read what is there: the result whole, the output for a bounded while. Return the signals that came."""
+        for piece in iter(lambda: self._piece(self.result_pipe), b""):
             self.result += piece
             if len(self.result) > MOST_RESULT:
                 break
         for _ in range(64):
-            if not (piece := self._piece(self.output_end)):
-                break
+            piece = self._piece(self.output_pipe)
             self.output = (self.output + piece)[-_MOST_OUTPUT:]
-        return self._piece(self.wake)
+            if not piece:
+                break
+        return self._piece(self.signal_pipe)
 
-    def _piece(self, end: int) -> bytes:
+    def _piece(self, pipe: int) -> bytes:
         try:
-            piece = os.read(end, 65_536)
+            piece = os.read(pipe, 65_536)
         except BlockingIOError:
             return b""
         if not piece:
+            # Closed: it would wake the poll for ever.
             with contextlib.suppress(KeyError):
-                self.poll.unregister(end)  # closed: it would wake for ever
+                self.poll.unregister(pipe)
         return piece
 
 
-def _tell_end(status: int, seconds: float, settings: dict[str, Any]) -> str:
-    """What is to be said of the worker's end; "" where it ended well."""
+def _end_problem(status: int, seconds: float, settings: dict[str, Any]) -> str:
+    """What the end of the worker says of a problem, "" if it ended well."""
     if os.WIFEXITED(status):
         code = os.WEXITSTATUS(status)
         return f"ended itself with exit status {code}." if code else ""
-    number, cpu_s, memory_mb = (
-        os.WTERMSIG(status),
-        settings["cpu_s"],
-        settings["memory_mb"],
-    )
-    if number == signal.SIGXCPU or (
-        number == signal.SIGKILL and cpu_s and seconds >= cpu_s
-    ):
+    number, cpu_s = os.WTERMSIG(status), settings["cpu_s"]
+    is_over = number == signal.SIGKILL and cpu_s and seconds >= cpu_s
+    if number == signal.SIGXCPU or is_over:
         return f"used more than {cpu_s:g} seconds of processor time and was ended."
-    hint = (
-        f" Perhaps it needs more than {memory_mb:g} MB of memory." if memory_mb else ""
-    )
-    return f"was ended by the signal {number} ({signal.strsignal(number)}).{hint}"
+    problem = f"was ended by the signal {number} ({signal.strsignal(number)})."
+    if settings["memory_mb"]:
+        problem += (
+            f" Perhaps it needs more than {settings['memory_mb']:g} MB of memory."
+        )
+    return problem
 
 
 def _end_all(worker: int) -> bool:
-    """Kill all that is left below the guard, however it is related; whether all is gone."""
+    """Kill all that is left below the guard, however it is related. Return whether all is gone."""
     deadline = time.monotonic() + _PATIENCE
     while time.monotonic() < deadline:
         try:
@@ -160,27 +152,25 @@ def _end_all(worker: int) -> bool:
                 pass
         except ChildProcessError:
             return True
-        for pid in _children() or [
-            -worker
-        ]:  # without /proc: the group that the worker founded
+        # What a killed process leaves behind is the guard's next, on Linux. Without /proc: the worker's group.
+        for pid in _children() or [-worker]:
             with contextlib.suppress(OSError):
-                os.kill(
-                    pid, signal.SIGKILL
-                )  # what it leaves behind is the guard's next, on Linux
+                os.kill(pid, signal.SIGKILL)
         time.sleep(0.001)
     return False
 
 
 def _children() -> list[int]:
-    found = []
+    children = []
     for name in os.listdir("/proc") if os.path.isdir("/proc/self") else ():
         with (
             contextlib.suppress(OSError, ValueError, IndexError),
             open(f"/proc/{name}/stat", "rb") as file,
         ):
-            if int(file.read().rpartition(b")")[2].split()[1]) == os.getpid():
-                found.append(int(name))
-    return found
+            parent = file.read().rpartition(b")")[2].split()[1]
+            if int(parent) == os.getpid():
+                children.append(int(name))
+    return children
 
 
 # The worker
@@ -189,17 +179,18 @@ def _children() -> list[int]:
 def work(
     settings: dict[str, Any], payload: Any, result: int, output: int, guard_pid: int
 ) -> NoReturn:
-    """Set the limits, run the function, write what came of it, end. Nothing runs after it, come what may."""
+    """Set the limits, run the function, write the answer, end. Nothing runs after it, whatever happens."""
     code = 70
     try:
-        _settle_in(settings, result, output, guard_pid)
-        payload = payload.read()
+        _confine(settings, result, output, guard_pid)
+        call = payload.read()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.closerange(4, 64)
-        _write_all(3, _answer(settings, payload))
+        _write_all(3, _answer(settings, call))
         code = 0
     except MemoryError as error:
-        error.__traceback__ = None  # what filled the memory stands in its frames
+        # The frames of the traceback hold what filled the memory.
+        error.__traceback__ = None
         os.write(3, settings["memory_problem"])
         code = 0
     except SystemExit as end:
@@ -210,20 +201,20 @@ def work(
             code = 1
     finally:
         for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(
-                BaseException
-            ):  # closed, or nobody reads it: the result counts
+            # Closed, or nobody reads it: the result counts.
+            with contextlib.suppress(BaseException):
                 stream.flush()
         os._exit(code & 0xFF)
 
 
-def _settle_in(
+def _confine(
     settings: dict[str, Any], result: int, output: int, guard_pid: int
 ) -> None:
+    """Undo what the guard needs, leave its session, and set the limits."""
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
-    for name in {*os.environ} - {*settings["env"]}:  # Python itself sets LC_CTYPE
+    for name in os.environ.keys() - set(settings["env"]):  # Python sets LC_CTYPE
         del os.environ[name]
     os.setsid()  # what it sends to its own group does not reach the guard
     _prctl(_SET_PDEATHSIG, signal.SIGKILL)
@@ -235,76 +226,79 @@ def _settle_in(
     os.dup2(result, 3, inheritable=False)
     import resource  # here, so that this file can be read where there is none
 
-    limits: dict[int, tuple[int, int]] = {resource.RLIMIT_CORE: (0, 0)}
+    _limit(resource.RLIMIT_CORE, 0, 0)
     if settings["cpu_s"]:
         seconds = math.ceil(settings["cpu_s"])  # the system counts whole ones
-        limits[resource.RLIMIT_CPU] = (seconds, seconds + 1)
+        _limit(resource.RLIMIT_CPU, seconds, seconds + 1)
     if settings["memory_mb"] and sys.platform != "darwin":  # which may refuse any limit
-        limits[resource.RLIMIT_AS] = (most := int(settings["memory_mb"] * 1e6), most)
-    for kind, (soft, hard) in limits.items():
-        most = resource.getrlimit(kind)[1]
-        if most != resource.RLIM_INFINITY:
-            soft, hard = min(soft, most), min(hard, most)
-        resource.setrlimit(kind, (soft, hard))
+        size = int(settings["memory_mb"] * 1e6)
+        _limit(resource.RLIMIT_AS, size, size)
 
 
-def _answer(settings: dict[str, Any], payload: bytes) -> bytes:
+def _limit(kind: int, soft: int, hard: int) -> None:
+    """Lower a limit; one that is lower already stays."""
+    import resource
+
+    most = resource.getrlimit(kind)[1]
+    if most != resource.RLIM_INFINITY:
+        soft, hard = min(soft, most), min(hard, most)
+    resource.setrlimit(kind, (soft, hard))
+
+
+def _answer(settings: dict[str, Any], call: bytes) -> bytes:
     try:
-        function, arguments, named = _load(settings, payload)
+        function, arguments, keywords = _load(settings, call)
     except MemoryError:
         raise
     except BaseException as error:
         return _text("setup", f"{type(error).__name__}: {error}\n{_trace(error)}")
     try:
-        value = function(*arguments, **named)
+        value = function(*arguments, **keywords)
         if hasattr(value, "__await__"):
             import asyncio
 
             value = asyncio.run(_awaited(value))
-        return b"value\n" + _write_value(value)
+        return b"value\n" + _value_json(value)
     except (MemoryError, SystemExit):
         raise
     except BaseException as error:
-        return _told(error, function)
+        return _error_report(error, function)
 
 
-def _load(
-    settings: dict[str, Any], payload: bytes
-) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """The function and its arguments. The parent pickled them, so they are what it trusts."""
+def _load(settings: dict[str, Any], call: bytes) -> tuple[Any, Any, Any]:
+    """The function, its arguments and its keywords. The parent pickled them, so they are what it trusts."""
     import site
 
     site.main()
     sys.path[:], sys.argv[:] = settings["path"], [""]
     main = types.ModuleType("__main__")
-    main.__dict__["__isolating__"] = settings[
-        "name"
-    ]  # a call while its own module is imported would never end
+    # A call while its own module is imported would never end.
+    main.__dict__["__isolating__"] = settings["name"]
     sys.modules["__main__"] = main
     import pickle
 
-    function, arguments, named = pickle.loads(payload)
+    function, arguments, keywords = pickle.loads(call)
     if isinstance(function, str):
         function = find_function(*function.split(":"))
     del main.__dict__["__isolating__"]
-    return function, arguments, named
+    return function, arguments, keywords
 
 
 def find_function(module: str, qualified_name: str) -> Any:
     """The function of this name, from behind its wrapper. Raises ImportError or AttributeError."""
+    import functools
     import importlib
 
-    found: Any = importlib.import_module(module)
-    for name in qualified_name.split("."):
-        found = getattr(found, name)
-    return getattr(found, "__isolated__", found)
+    attributes = qualified_name.split(".")
+    value = functools.reduce(getattr, attributes, importlib.import_module(module))
+    return getattr(value, "__isolated__", value)
 
 
 async def _awaited(value: Any) -> Any:
     return await value
 
 
-def _write_value(value: Any) -> bytes:
+def _value_json(value: Any) -> bytes:
     """A list of the value alone, as JSON."""
     import json
 
@@ -314,9 +308,8 @@ def _write_value(value: Any) -> bytes:
         from pydantic_core import to_jsonable_python
 
         try:
-            text = json.dumps(
-                [to_jsonable_python(value, bytes_mode="base64")], ensure_ascii=False
-            )
+            plain = to_jsonable_python(value, bytes_mode="base64")
+            text = json.dumps([plain], ensure_ascii=False)
         except ValueError as error:
             raise TypeError(
                 f"What it returned has no JSON form: {error}. Return plain data."
@@ -324,7 +317,7 @@ def _write_value(value: Any) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-def _told(error: BaseException, function: Any) -> bytes:
+def _error_report(error: BaseException, function: Any) -> bytes:
     import json
 
     errors = sys.modules.get("toolkit.errors")
@@ -333,22 +326,20 @@ def _told(error: BaseException, function: Any) -> bytes:
     innermost = error.__traceback__
     while innermost and innermost.tb_next:
         innermost = innermost.tb_next
-    home = innermost.tb_frame.f_globals.get("__name__") if innermost else None
-    only = error.args[0] if len(error.args) == 1 else None
-    message = (
-        only if isinstance(only, str) else str(error)
-    )  # str() of a KeyError would be quoted once more
-    is_own = home == getattr(function, "__module__", "")
-    told = [type(error).__name__, message[:_MOST_TEXT], _trace(error), is_own]
-    return _text("raised", json.dumps(told))
+    module = innermost.tb_frame.f_globals.get("__name__") if innermost else None
+    is_own = module == getattr(function, "__module__", "")
+    message = str(error)
+    if len(error.args) == 1 and isinstance(error.args[0], str):
+        message = error.args[0]  # str() of a KeyError would be quoted once more
+    fields = [type(error).__name__, message[:_MOST_TEXT], _trace(error), is_own]
+    return _text("raised", json.dumps(fields))
 
 
 def _trace(error: BaseException) -> str:
     import traceback
 
-    return "".join(traceback.format_exception(type(error), error, error.__traceback__))[
-        -_MOST_TEXT:
-    ]
+    lines = traceback.format_exception(type(error), error, error.__traceback__)
+    return "".join(lines)[-_MOST_TEXT:]
 
 
 def _write_all(end: int, answer: bytes) -> None:
@@ -361,7 +352,7 @@ def _text(kind: str, text: str) -> bytes:
 
 
 def _prctl(option: int, value: int) -> None:
-    """What the standard library has no name for. Only Linux has it; elsewhere nothing happens."""
+    """Call what the standard library has no name for. Only Linux has it; elsewhere nothing happens."""
     if sys.platform == "linux":
         import ctypes
 
