@@ -20,8 +20,6 @@ from toolkit.tools.tool import Tool
 
 _log = logging.getLogger("toolkit")
 
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
-
 
 def serve(
     registry: ToolsGiven,
@@ -35,40 +33,39 @@ def serve(
 ) -> None:
     """Serve tools to MCP clients until the client leaves (stdio) or the process is stopped (http).
 
-    registry: the tools, as for a run: a list or "module:name" serves as well. Later registrations show in it.
-    name: the server's name, which it tells its clients.
-    tiers: of tools that are served. With "sensitive" among them, asking for approval is left to the client.
-    transport: "stdio" speaks on the process's standard streams, and sends what is printed meanwhile to standard
-        error; "http" is streamable HTTP at http://host:port/mcp.
+    registry: the tools, as for a run; a list or "module:name" works as well. Tools registered later are served too.
+    name: the server's name, which its clients see.
+    tiers: the tiers of the tools that are served. With "sensitive" among them, asking for approval is left to the
+        client.
+    transport: "stdio" speaks on the process's standard streams, and sends what is printed to standard error
+        meanwhile; "http" is streamable HTTP at http://host:port/mcp.
     host, port: where "http" listens. There is no authentication: whoever reaches the port can call the tools.
-    deps: anything; tools find it in their `ToolContext`.
+    deps: any value; tools find it in their `ToolContext`.
 
-    Calls go through `registry.call`: arguments are validated, and what goes wrong is an `isError` result.
+    Calls go through `registry.call`: arguments are validated, and a failure is an `isError` result. Raises ValueError
+    for a transport, a tier or a port that does not exist.
     """
     if transport not in ("stdio", "http"):
-        raise ValueError(f'transport={transport!r} is neither "stdio" nor "http".')
-    if isinstance(tiers, str) or (set(tiers) - set(get_args(Permission))):
-        raise ValueError(
-            f"tiers={tiers!r} is no list of {', '.join(get_args(Permission))}."
-        )
+        raise ValueError(f'transport must be "stdio" or "http", not {transport!r}.')
+    known_tiers = get_args(Permission)
+    if isinstance(tiers, str) or not set(tiers) <= set(known_tiers):
+        raise ValueError(f"tiers={tiers!r} must be a list of {', '.join(known_tiers)}.")
     if not 0 <= port < 65_536:
         raise ValueError(
-            f"port={port!r} is no port. Give a number from 0 (any free one) to 65535."
+            f"port={port!r} is not a port. Pass a number from 0 (any free one) to 65535."
         )
-    tools = registry_of(registry)
-    server = _server(tools, name, tiers, deps)
+    server = _server(registry_of(registry), name, tiers, deps)
     if transport == "stdio":
         return asyncio.run(_serve_streams(server))
-    if host not in _LOOPBACK:
+    if host not in ("127.0.0.1", "localhost", "::1"):
         _log.warning(
             "tools are served at %s without authentication: whoever reaches port %d can call them",
             host,
             port,
         )
     app = server.streamable_http_app(host=host)
-    uvicorn.run(
-        app, host=host, port=port, access_log=False
-    )  # tells its address on standard error
+    # It writes its address to standard error.
+    uvicorn.run(app, host=host, port=port, access_log=False)
 
 
 async def _serve_streams(server: Server[Any]) -> None:
@@ -76,62 +73,58 @@ async def _serve_streams(server: Server[Any]) -> None:
         try:
             await server.run(incoming, outgoing, server.create_initialization_options())
         finally:
-            sys.stdout.flush()  # to standard error, as long as it is in the place of standard output
+            # To standard error, as long as that takes the place of standard output.
+            sys.stdout.flush()
 
 
 def _server(
     registry: ToolRegistry, name: str, tiers: Collection[Permission], deps: Any
 ) -> Server[Any]:
     async def list_tools(context: Any, parameters: Any) -> types.ListToolsResult:
-        served = registry.subset(tiers=tiers).snapshot()
-        return types.ListToolsResult(tools=[_listed(tool) for tool in served.values()])
+        tools = registry.subset(tiers=tiers).snapshot().values()
+        return types.ListToolsResult(tools=list(map(_entry, tools)))
 
     async def call_tool(
         context: Any, parameters: types.CallToolRequestParams
     ) -> types.CallToolResult:
         served = registry.subset(tiers=tiers)
         tool = served.get(served.snapshot().names.get(parameters.name, ""))
-        # Who asked for sensitive tools to be served has left the approval to the client.
-        verdict = (
-            Verdict("approve")
-            if tool is not None and tool.permission == "sensitive"
-            else None
-        )
+        verdict = None
+        # Whoever serves sensitive tools has left the approval to the client.
+        if tool is not None and tool.permission == "sensitive":
+            verdict = Verdict("approve")
         result = await served.acall(
             parameters.name, parameters.arguments or {}, verdict=verdict, deps=deps
         )
         return types.CallToolResult(
             content=[types.TextContent(text=result.content)],
-            structured_content=_structured(result),
+            structured_content=_structured_content(result),
             is_error=result.is_error,
         )
 
     return Server(name, on_list_tools=list_tools, on_call_tool=call_tool)
 
 
-def _listed(tool: Tool) -> types.Tool:
-    tier = tool.permission
-    hints = types.ToolAnnotations(
-        read_only_hint=tier == "read", destructive_hint=tier == "sensitive" or None
-    )
+def _entry(tool: Tool) -> types.Tool:
+    is_sensitive = tool.permission == "sensitive"
     return types.Tool(
         name=tool.wire_name,
         description=tool.description,
         input_schema=tool.parameters,
-        annotations=hints,
+        annotations=types.ToolAnnotations(
+            read_only_hint=tool.permission == "read",
+            destructive_hint=is_sensitive or None,
+        ),
     )
 
 
-def _structured(result: ToolResult) -> dict[str, Any] | None:
-    """What the tool returned, where it is an object in JSON: the protocol's versions before 2026 take nothing else."""
-    if (
-        result.is_error
-        or result.value is None
-        or isinstance(result.value, (str, bytes, int, float, list))
-    ):
+def _structured_content(result: ToolResult) -> dict[str, Any] | None:
+    """What the tool returned, if it is a JSON object: the protocol's versions before 2026 take nothing else."""
+    is_plain = isinstance(result.value, (str, bytes, int, float, list))
+    if result.is_error or result.value is None or is_plain:
         return None
     try:
-        plain = json.loads(render(result.value))
+        content = json.loads(render(result.value))
     except ValueError:  # it was too long, and is cut
         return None
-    return plain if isinstance(plain, dict) else None
+    return content if isinstance(content, dict) else None
