@@ -1066,12 +1066,12 @@ def test_without_a_receiver_a_run_goes_on(run: Runner, caplog: Any) -> None:
     [
         pytest.param(
             {"tracer_provider": trace.NoOpTracer()},
-            "tracer_provider is a provider",
+            "tracer_provider must be a provider",
             id="a tracer",
         ),
         pytest.param(
             {"meter_provider": NoOpMeter("m")},
-            "meter_provider is a provider",
+            "meter_provider must be a provider",
             id="a meter",
         ),
         pytest.param(

@@ -7,10 +7,10 @@
     └── chat MODEL
 
 `error.type` is the class of an exception; for a call "failed", "timeout", "denied", "malformed", "interrupted",
-"unknown" or "not_run"; for a request that was left behind what ended the run ("cancelled", "limit_reached").
+"unknown" or "not_run"; for a request that was abandoned, what ended the run ("cancelled", "limit_reached").
 
 Names, units and buckets are those of github.com/open-telemetry/semantic-conventions-genai, in development there, as of
-2026. Tokens stand on the `chat` spans alone: some back ends add up what they find on all spans of a trace.
+2026. Only the `chat` spans have tokens: some back ends add up what they find on all spans of a trace.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextvars import Token
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,29 +29,29 @@ from toolkit.tools.tool import Tool
 
 try:
     from opentelemetry import context, metrics, trace
-except ImportError as missing:
+except ImportError as error:
     raise ImportError(
         "Traces need OpenTelemetry. Install it: pip install 'toolkit-agent[otel]'."
-    ) from missing
+    ) from error
 
 CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 """The environment variable that says where content is captured; "true" is an older value for all places."""
 
-_ON_SPANS = ("span_only", "span_and_event", "true")
+_CAPTURED_ON_SPANS = ("span_only", "span_and_event", "true")
 _TOKENS = {
     "input_tokens": "gen_ai.usage.input_tokens",
     "output_tokens": "gen_ai.usage.output_tokens",
     "cached_tokens": "gen_ai.usage.cache_read.input_tokens",
     "reasoning_tokens": "gen_ai.usage.reasoning.output_tokens",
 }
-_FINISHES = {"refusal": "content_filter"}  # "stop" and "length" are theirs
 _SECONDS = [0.01 * 2**power for power in range(14)]
-_DURATIONS = {
+# By operation, or "usage": name, unit, description, buckets.
+_HISTOGRAMS = {
     "invoke_agent": (
         "gen_ai.invoke_agent.duration",
         "s",
         "A run, or one leg of it.",
-        [0.1 * 2**n for n in range(13)],
+        [0.1 * 2**power for power in range(13)],
     ),
     "chat": (
         "gen_ai.client.operation.duration",
@@ -65,22 +65,22 @@ _DURATIONS = {
         "A call of a tool.",
         _SECONDS,
     ),
+    "usage": (
+        "gen_ai.client.token.usage",
+        "{token}",
+        "Tokens of a request to the model.",
+        [4.0**power for power in range(14)],
+    ),
 }
-_USAGE = (
-    "gen_ai.client.token.usage",
-    "{token}",
-    "Tokens of a request to the model.",
-    [4**power for power in range(14)],
-)
 
 
 @dataclass(slots=True)
-class _Open:
-    """A span that has not ended."""
+class _OpenSpan:
+    """A span that has not ended. `labels` are attributes of its metrics too."""
 
     span: trace.Span
-    began: int  # nanoseconds since 1970
-    counted: Mapping[str, str]  # the attributes of its metrics too
+    start: int  # nanoseconds since 1970
+    labels: Mapping[str, str]
 
 
 @dataclass(slots=True)
@@ -88,29 +88,34 @@ class _Leg:
     """A run while it goes on, from here to its end or its pause."""
 
     run_id: str
-    run: _Open
+    run: _OpenSpan
     tools: Mapping[str, Tool]
-    tokens: list[Token[context.Context]] = field(
-        default_factory=list
-    )  # of the contexts that were entered
-    chat: _Open | None = None
-    batch: int = 0
-    asked: dict[str, Event] = field(
-        default_factory=dict
-    )  # the calls that have no span yet, by id
-    calls: dict[str, _Open] = field(default_factory=dict)
-    said: str = ""
+    # Of the contexts that were entered.
+    tokens: list[Token[context.Context]] = field(default_factory=list)
+    chat: _OpenSpan | None = None
+    batch_start: int = 0
+    # The calls that have no span yet, and those that have, by id.
+    waiting: dict[str, Event] = field(default_factory=dict)
+    calls: dict[str, _OpenSpan] = field(default_factory=dict)
+    output: str = ""
+
+    def enter(self, new_context: context.Context) -> None:
+        self.tokens.append(context.attach(new_context))
+
+    def leave(self) -> None:
+        context.detach(self.tokens.pop())
 
 
 class Tracing:
-    """A sink that tells OpenTelemetry of runs: `on_event=Tracing()`.
+    """A sink that traces runs with OpenTelemetry: `on_event=Tracing()`.
 
     tracer_provider, meter_provider: from OpenTelemetry's SDK; None takes the global ones.
     capture_content: whether what people, models and tools said goes onto the spans; None leaves it to the environment
         variable OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT (SPAN_ONLY or SPAN_AND_EVENT; unset, it does not).
 
-    One serves any number of runs at once, in threads and in tasks. A run hangs under the span in which it was begun.
-    Give it to `on_event` as it is: it must be called where the run runs.
+    One sink serves any number of runs at once, in threads and in tasks. A run is a child of the span in which it
+    begins. Pass it to `on_event` as it is: it must be called where the run runs. Raises TypeError for an argument that
+    does not fit.
     """
 
     def __init__(
@@ -120,261 +125,251 @@ class Tracing:
         meter_provider: metrics.MeterProvider | None = None,
         capture_content: bool | None = None,
     ) -> None:
-        for name, given in (
-            ("tracer_provider", tracer_provider),
-            ("meter_provider", meter_provider),
+        for name, provider, method in (
+            ("tracer_provider", tracer_provider, "get_tracer"),
+            ("meter_provider", meter_provider, "get_meter"),
         ):
-            if given is not None and not hasattr(
-                given, f"get_{name.removesuffix('_provider')}"
-            ):
+            if provider is not None and not hasattr(provider, method):
                 raise TypeError(
-                    f"{name} is a provider of OpenTelemetry's SDK, not {given!r}. Give what made that."
+                    f"{name} must be a provider of OpenTelemetry's SDK, not {provider!r}. Pass what made that."
                 )
-        if not isinstance(capture_content, bool | None):  # "NO_CONTENT" is true, too
+        # "NO_CONTENT" is true, too.
+        if not isinstance(capture_content, bool | None):
             raise TypeError(
-                f"capture_content={capture_content!r} is neither True, False nor None. Give one of these."
+                f"capture_content={capture_content!r} must be True, False or None."
             )
         if capture_content is None:
-            capture_content = os.environ.get(CAPTURE, "").strip().lower() in _ON_SPANS
+            value = os.environ.get(CAPTURE, "").strip().lower()
+            capture_content = value in _CAPTURED_ON_SPANS
         self.capture_content = capture_content
         self._tracer = trace.get_tracer("toolkit", tracer_provider=tracer_provider)
         meter = metrics.get_meter("toolkit", meter_provider=meter_provider)
-        self._durations = {
-            operation: _histogram(meter, *given)
-            for operation, given in _DURATIONS.items()
+        self._histograms = {
+            key: meter.create_histogram(
+                name, unit, text, explicit_bucket_boundaries_advisory=buckets
+            )
+            for key, (name, unit, text, buckets) in _HISTOGRAMS.items()
         }
-        self._usage = _histogram(meter, *_USAGE)
         # A run is found by the context in which it runs: neither call ids nor run ids are unique among runs.
         self._key = context.create_key("toolkit.run")
 
     def __call__(self, event: Event) -> None:
         if event.name == "run_start":
-            self._begin_run(event)
+            self._start_run(event)
             return
         leg = context.get_value(self._key)
         if not isinstance(leg, _Leg) or leg.run_id != event.run_id:
-            return  # its beginning failed, and was logged
+            return  # its start failed, and was logged
         match event.name:
             case "model_request":
-                self._begin_chat(leg, event)
+                self._start_chat(leg, event)
             case "model_reply":
                 self._end_chat(leg, "", event)
             case "route_switch":
                 self._end_chat(leg, "ToolsRefused")
             case "tool_call_request":
-                leg.batch = leg.batch if leg.asked else time.time_ns()
-                leg.asked[event.data["tool_call_id"]] = event
+                if not leg.waiting:
+                    leg.batch_start = time.time_ns()
+                leg.waiting[event.data["tool_call_id"]] = event
             case "tool_exec_result":
                 self._end_call(leg, event)
             case "run_end":
                 self._end_run(leg, event)
 
     def enter_call(self, call_id: str) -> None:
-        """Begin the span of a call, in the context of its tool."""
+        """Start the span of a call, in the context of its tool."""
         leg = context.get_value(self._key)
-        if isinstance(leg, _Leg) and (asked := leg.asked.pop(call_id, None)):
-            leg.calls[call_id] = call = self._begin_call(leg, asked, time.time_ns())
+        if isinstance(leg, _Leg) and call_id in leg.waiting:
+            request = leg.waiting.pop(call_id)
+            call = self._start_call(leg, request, time.time_ns())
+            leg.calls[call_id] = call
             context.attach(trace.set_span_in_context(call.span))
 
-    def _begin_run(self, event: Event) -> None:
-        provider = event.data["provider"] or "_OTHER"
-        model = {
-            "gen_ai.provider.name": provider,
+    def _start_run(self, event: Event) -> None:
+        labels = {
+            "gen_ai.provider.name": event.data["provider"] or "_OTHER",
             "gen_ai.request.model": event.data["model"],
         }
-        run = self._begin(
-            "invoke_agent", "", model, {"gen_ai.conversation.id": event.run_id}
-        )
+        conversation = {"gen_ai.conversation.id": event.run_id}
+        run = self._start("invoke_agent", "", labels, conversation)
         leg = _Leg(event.run_id, run, event.subject or {})
-        leg.tokens.append(
-            context.attach(
-                context.set_value(self._key, leg, trace.set_span_in_context(run.span))
-            )
+        leg.enter(
+            context.set_value(self._key, leg, trace.set_span_in_context(run.span))
         )
 
-    def _begin_chat(self, leg: _Leg, event: Event) -> None:
-        named = {"gen_ai.conversation.id": leg.run_id}
-        leg.chat = chat = self._begin(
-            "chat", event.data["model"], leg.run.counted, named
-        )
-        leg.tokens.append(context.attach(trace.set_span_in_context(chat.span)))
-        if self._captures(chat) and event.subject:
-            heard = _as_text(
-                [each for message in event.subject for each in _written(message)]
-            )
-            for one in (chat,) if leg.said else (chat, leg.run):
-                one.span.set_attribute("gen_ai.input.messages", heard)
-
-    def _tell_reply(self, leg: _Leg, chat: _Open, event: Event) -> None:
-        data = event.data
-        finish = (
-            "tool_call"
-            if data["tool_calls"]
-            else _FINISHES.get(data["finish"], data["finish"])
-        )
-        chat.span.set_attribute("gen_ai.response.finish_reasons", [finish])
-        for key, name in _TOKENS.items():
-            if count := data[key]:  # 0 where the provider told nothing
-                chat.span.set_attribute(name, count)
-                if key in (
-                    "input_tokens",
-                    "output_tokens",
-                ):  # the others are part of these
-                    self._usage.record(
-                        count,
-                        {
-                            **chat.counted,
-                            "gen_ai.token.type": key.removesuffix("_tokens"),
-                        },
-                    )
-        if self._captures(chat) and event.subject:
-            leg.said = _as_text(
-                [
-                    {**each, "finish_reason": finish}
-                    for each in _written(event.subject.message)
-                ]
-            )
-            chat.span.set_attribute("gen_ai.output.messages", leg.said)
+    def _start_chat(self, leg: _Leg, event: Event) -> None:
+        conversation = {"gen_ai.conversation.id": leg.run_id}
+        labels = leg.run.labels
+        leg.chat = chat = self._start("chat", event.data["model"], labels, conversation)
+        leg.enter(trace.set_span_in_context(chat.span))
+        if self._captures(chat, event):
+            text = _messages_text(event.subject)
+            chat.span.set_attribute("gen_ai.input.messages", text)
+            if not leg.output:
+                leg.run.span.set_attribute("gen_ai.input.messages", text)
 
     def _end_chat(self, leg: _Leg, error: str, reply: Event | None = None) -> None:
-        if chat := leg.chat:
-            leg.chat = None
-            try:
-                if reply:
-                    self._tell_reply(leg, chat, reply)
-                self._end(chat, error)
-            finally:
-                context.detach(leg.tokens.pop())
+        chat, leg.chat = leg.chat, None
+        if chat is None:
+            return
+        try:
+            attributes = self._reply_attributes(leg, chat, reply) if reply else {}
+            self._end(chat, error, attributes)
+        finally:
+            leg.leave()
 
-    def _begin_call(self, leg: _Leg, asked: Event, began: int) -> _Open:
-        name, arguments = (
-            whole_characters(asked.data["tool_name"]),
-            asked.data["arguments"],
-        )
-        named = {"gen_ai.tool.call.id": asked.data["tool_call_id"]}
-        if (tool := leg.tools.get(name)) and tool.description:
-            named["gen_ai.tool.description"] = tool.description
+    def _reply_attributes(
+        self, leg: _Leg, chat: _OpenSpan, event: Event
+    ) -> dict[str, Any]:
+        data = event.data
+        finish = "tool_call" if data["tool_calls"] else data["finish"]
+        if finish == "refusal":
+            finish = "content_filter"  # "stop" and "length" are the conventions' own
+        for kind in ("input", "output"):  # the other tokens are part of these
+            count = data[f"{kind}_tokens"]
+            if count:
+                labels = {**chat.labels, "gen_ai.token.type": kind}
+                self._histograms["usage"].record(count, labels)
+        attributes = {name: data[key] or None for key, name in _TOKENS.items()}
+        attributes["gen_ai.response.finish_reasons"] = [finish]
+        if self._captures(chat, event):
+            leg.output = _messages_text([event.subject.message], finish_reason=finish)
+            attributes["gen_ai.output.messages"] = leg.output
+        return attributes
+
+    def _start_call(self, leg: _Leg, request: Event, start: int) -> _OpenSpan:
+        data = request.data
+        name, arguments = whole_characters(data["tool_name"]), data["arguments"]
+        labels = {"gen_ai.tool.name": name, "gen_ai.tool.type": "function"}
+        attributes = {"gen_ai.tool.call.id": data["tool_call_id"]}
+        tool = leg.tools.get(name)
+        if tool and tool.description:
+            attributes["gen_ai.tool.description"] = tool.description
         if self.capture_content and arguments is not None:
-            # What could not be read is {}, and the text stands in the other field.
-            named["gen_ai.tool.call.arguments"] = _as_text(
-                arguments or asked.data["raw_arguments"]
-            )
-        counted = {"gen_ai.tool.name": name, "gen_ai.tool.type": "function"}
-        return self._begin("execute_tool", name, counted, named, began)
+            # Arguments that could not be read are {}, and their text is in the other field.
+            text = _as_text(arguments or data["raw_arguments"])
+            attributes["gen_ai.tool.call.arguments"] = text
+        return self._start("execute_tool", name, labels, attributes, start)
 
     def _end_call(self, leg: _Leg, event: Event) -> None:
         data, call_id = event.data, event.data["tool_call_id"]
-        asked, call = leg.asked.pop(call_id, None), leg.calls.pop(call_id, None)
-        if asked and not call:  # it did not run, or this sink was not told of where
-            call = self._begin_call(
-                leg, asked, leg.batch + round(data["started_ms"] * 1e6)
-            )
+        request = leg.waiting.pop(call_id, None)
+        call = leg.calls.pop(call_id, None)
+        if request and not call:
+            # It did not run, or this sink was not told where.
+            start = leg.batch_start + round(data["started_ms"] * 1e6)
+            call = self._start_call(leg, request, start)
         if call is None:
-            return  # given up just as it began: ended with the run
-        call.span.set_attribute("toolkit.status", data["status"])
-        if data["approval"]:
-            call.span.set_attribute("toolkit.approval", data["approval"])
-        if self._captures(call) and event.subject:
-            call.span.set_attribute(
-                "gen_ai.tool.call.result", whole_characters(event.subject.content)
-            )
-        ended = min(call.began + round(data["time_ms"] * 1e6), time.time_ns())
-        self._end(
-            call, data["error_type"], ended, counts=data["status"] != "not_executed"
-        )
+            return  # abandoned just as it began: it ended with the run
+        status, approval = data["status"], data["approval"] or None
+        attributes = {"toolkit.status": status, "toolkit.approval": approval}
+        if self._captures(call, event):
+            text = whole_characters(event.subject.content)
+            attributes["gen_ai.tool.call.result"] = text
+        end = call.start + round(data["time_ms"] * 1e6)
+        self._end(call, data["error_type"], attributes, end)
 
     def _end_run(self, leg: _Leg, event: Event) -> None:
-        error, stop_reason = (
-            event.data.get("error", ""),
-            event.data.get("stop_reason", ""),
-        )
-        leg.asked.clear()  # what begins from here on is nobody's concern
+        error = event.data.get("error", "")
+        stop_reason = event.data.get("stop_reason", "")
+        leg.waiting.clear()  # what starts from here on is nobody's concern
         try:
             self._end_chat(leg, error or stop_reason)
             for call in list(leg.calls.values()):
-                self._end(call, error or "interrupted")
-            if stop_reason:
-                leg.run.span.set_attribute("toolkit.stop_reason", stop_reason)
-            if leg.said:
-                leg.run.span.set_attribute("gen_ai.output.messages", leg.said)
-            self._end(leg.run, error)
+                self._end(call, error or "interrupted", {})
+            attributes = {
+                "toolkit.stop_reason": stop_reason or None,
+                "gen_ai.output.messages": leg.output or None,
+            }
+            self._end(leg.run, error, attributes)
         finally:
             while leg.tokens:
-                context.detach(leg.tokens.pop())
+                leg.leave()
 
-    def _captures(self, one: _Open) -> bool:
-        return self.capture_content and one.span.is_recording()
+    def _captures(self, open_span: _OpenSpan, event: Event) -> bool:
+        """Whether to write the subject of an event onto a span."""
+        has_reader = self.capture_content and open_span.span.is_recording()
+        return has_reader and bool(event.subject)
 
-    def _begin(
+    def _start(
         self,
         operation: str,
         target: str,
-        counted: Mapping[str, str],
-        named: Mapping[str, str],
-        began: int = 0,
-    ) -> _Open:
-        counted = {**counted, "gen_ai.operation.name": operation}
-        kind = trace.SpanKind.CLIENT if operation == "chat" else trace.SpanKind.INTERNAL
-        name, attributes, began = (
+        labels: Mapping[str, str],
+        attributes: Mapping[str, str],
+        start: int = 0,
+    ) -> _OpenSpan:
+        labels = {**labels, "gen_ai.operation.name": operation}
+        start = start or time.time_ns()
+        span = self._tracer.start_span(
             f"{operation} {target}".rstrip(),
-            {**counted, **named},
-            began or time.time_ns(),
+            kind=trace.SpanKind.CLIENT
+            if operation == "chat"
+            else trace.SpanKind.INTERNAL,
+            attributes={**labels, **attributes},
+            start_time=start,
         )
-        return _Open(
-            self._tracer.start_span(name, None, kind, attributes, start_time=began),
-            began,
-            counted,
-        )
+        return _OpenSpan(span, start, labels)
 
-    def _end(self, one: _Open, error: str, ended: int = 0, counts: bool = True) -> None:
-        ended, counted = max(ended or time.time_ns(), one.began), dict(one.counted)
+    def _end(
+        self,
+        open_span: _OpenSpan,
+        error: str,
+        attributes: Mapping[str, Any],
+        end: int | None = None,
+    ) -> None:
+        """End a span now, or earlier. An attribute of None is not set."""
+        span, labels, now = open_span.span, dict(open_span.labels), time.time_ns()
+        end = max(min(end or now, now), open_span.start)
         if error:
-            counted["error.type"] = error
-            one.span.set_attribute("error.type", error)
-            one.span.set_status(trace.StatusCode.ERROR)
-        if counts:
-            self._durations[counted["gen_ai.operation.name"]].record(
-                (ended - one.began) / 1e9, counted
-            )
-        one.span.end(ended)
+            labels["error.type"] = error
+            span.set_attribute("error.type", error)
+            span.set_status(trace.StatusCode.ERROR)
+        for name, value in attributes.items():
+            if value is not None:
+                span.set_attribute(name, value)
+        # What was not executed has no duration.
+        if attributes.get("toolkit.status") != "not_executed":
+            seconds = (end - open_span.start) / 1e9
+            self._histograms[labels["gen_ai.operation.name"]].record(seconds, labels)
+        span.end(end)
 
 
-def _histogram(
-    meter: metrics.Meter, name: str, unit: str, text: str, buckets: list[float]
-) -> metrics.Histogram:
-    return meter.create_histogram(
-        name, unit, text, explicit_bucket_boundaries_advisory=buckets
+def _messages_text(messages: Iterable[Message], **fields: Any) -> str:
+    """Messages as the conventions write them, each with these further fields."""
+    return _as_text(
+        [{**entry, **fields} for message in messages for entry in _entries(message)]
     )
 
 
-def _written(message: Message) -> list[dict[str, Any]]:
-    """A message as the conventions write it; each result by itself, since back ends show one of a message."""
+def _entries(message: Message) -> list[dict[str, Any]]:
+    """The entries of a message: one for each result, because back ends show one result of an entry."""
+    role = message.role
     if message.tool_results:
-        parts = [
-            {"type": "tool_call_response", "id": r.call_id, "response": r.content}
-            for r in message.tool_results
-        ]
-        return [{"role": message.role, "parts": [part]} for part in parts]
-    said: list[dict[str, Any]] = (
-        [{"type": "text", "content": message.text}] if message.text else []
-    )
-    for call in message.tool_calls:
-        said.append(
+        return [
             {
-                "type": "tool_call",
-                "id": call.id,
-                "name": call.name,
-                "arguments": dict(call.arguments),
+                "role": role,
+                "parts": [
+                    {
+                        "type": "tool_call_response",
+                        "id": result.call_id,
+                        "response": result.content,
+                    }
+                ],
             }
-        )
-    return [{"role": message.role, "parts": said}]
+            for result in message.tool_results
+        ]
+    parts: list[dict[str, Any]] = []
+    if message.text:
+        parts.append({"type": "text", "content": message.text})
+    for call in message.tool_calls:
+        part = {"type": "tool_call", "id": call.id, "name": call.name}
+        parts.append({**part, "arguments": dict(call.arguments)})
+    return [{"role": role, "parts": parts}]
 
 
 def _as_text(value: Any) -> str:
     """JSON without lone surrogates: a single one keeps an exporter from sending all its spans."""
-    text = (
-        value
-        if isinstance(value, str)
-        else json.dumps(value, ensure_ascii=False, default=str)
-    )
-    return str(whole_characters(text))
+    if not isinstance(value, str):
+        value = json.dumps(value, ensure_ascii=False, default=str)
+    return str(whole_characters(value))
