@@ -13,6 +13,7 @@ what the limits or the system did to it; "setup", why the function was not reach
 from __future__ import annotations
 
 import contextlib
+import itertools
 import marshal
 import math
 import os
@@ -21,6 +22,7 @@ import signal
 import sys
 import time
 import types
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 MOST_RESULT = 10_000_000  # bytes
@@ -47,83 +49,69 @@ def guard(settings: dict[str, Any], payload: Any) -> None:
         work(settings, payload, result[1], output[1], guard_pid)
     os.close(result[1])
     os.close(output[1])
-    watch = _Watch(worker, result[0], output[0], signals)
-    problem = watch.wait(deadline, settings)
+    pipes = (result[0], output[0], signals)
+    problem, value, last_output = _watch(worker, pipes, deadline, settings)
     if not _end_all(worker):
         problem = "could not be ended: a process that it started is still there."
     if os.getppid() != settings["parent"]:
         import shutil
 
         shutil.rmtree(settings["folder"], ignore_errors=True)
-    answer = bytes(watch.result)
     if problem:
-        answer = f"problem\n{problem}\n".encode() + watch.output
-    _write_all(1, answer)
+        value = f"problem\n{problem}\n".encode() + last_output
+    _write_all(1, value)
 
 
-class _Watch:
-    """The guard's view of the worker: what has come out of it so far."""
-
-    def __init__(self, worker: int, result: int, output: int, signals: int) -> None:
-        self.worker = worker
-        self.result_pipe, self.output_pipe, self.signal_pipe = result, output, signals
-        self.result, self.output = bytearray(), b""
-        self.poll = select.poll()
-        for end in (result, output, signals):
-            self.poll.register(end, select.POLLIN)
-
-    def wait(self, deadline: float, settings: dict[str, Any]) -> str:
-        """Read until the worker ends, or has to. Return the problem, "" if there is none."""
-        while True:
-            end = self._reap()
-            signals = self._read()
-            if len(self.result) > MOST_RESULT:
-                return f"returned more than {MOST_RESULT // 1_000_000} MB. Return less, or a part of it."
-            if end:
-                problem = _end_problem(*end, settings)
-                if not problem and not self.result:
-                    problem = "ended itself without a result."
-                return problem
-            seconds = deadline - time.monotonic()
-            if seconds <= 0:
-                return f"ran longer than {settings['timeout']:g} seconds and was ended."
-            if signal.SIGTERM in signals or os.getppid() != settings["parent"]:
-                return "was ended: nobody waits for it any more."
-            # Every fifth of a second, to see whether the parent lives.
-            self.poll.poll(min(seconds, 0.2) * 1000)
-
-    def _reap(self) -> tuple[int, float] | None:
-        """The status and the processor seconds of the worker, once it has ended."""
-        while True:
-            pid, status, used = os.wait4(-1, os.WNOHANG)
-            if pid == self.worker:
-                return status, used.ru_utime + used.ru_stime
-            if pid == 0:
-                return None
-
-    def _read(self) -> bytes:
-        """Read what is there: the result whole, the output for a bounded while. Return the signals that came."""
-        for piece in iter(lambda: self._piece(self.result_pipe), b""):
-            self.result += piece
-            if len(self.result) > MOST_RESULT:
+def _watch(
+    worker: int, pipes: tuple[int, int, int], deadline: float, settings: dict[str, Any]
+) -> tuple[str, bytes, bytes]:
+    """Wait until the worker ends, or has to. Return the problem ("" for none), the result and the last output."""
+    result_pipe, output_pipe, signal_pipe = pipes
+    result, output, poll = bytearray(), b"", select.poll()
+    for pipe in pipes:
+        poll.register(pipe, select.POLLIN)
+    while True:
+        end = _reap(worker)
+        for piece in _pieces(result_pipe, poll):
+            result += piece
+            if len(result) > MOST_RESULT:
                 break
-        for _ in range(64):
-            piece = self._piece(self.output_pipe)
-            self.output = (self.output + piece)[-_MOST_OUTPUT:]
-            if not piece:
-                break
-        return self._piece(self.signal_pipe)
+        for piece in itertools.islice(_pieces(output_pipe, poll), 64):
+            output = (output + piece)[-_MOST_OUTPUT:]
+        received = b"".join(_pieces(signal_pipe, poll))
+        seconds = deadline - time.monotonic()
+        if len(result) > MOST_RESULT:
+            problem = f"returned more than {MOST_RESULT // 1_000_000} MB. Return less, or a part of it."
+        elif end:
+            problem = _end_problem(*end, settings)
+            if not problem and not result:
+                problem = "ended itself without a result."
+        elif seconds <= 0:
+            problem = f"ran longer than {settings['timeout']:g} seconds and was ended."
+        elif signal.SIGTERM in received or os.getppid() != settings["parent"]:
+            problem = "was ended: nobody waits for it any more."
+        else:
+            # At most a fifth of a second, to see whether the parent lives. poll() counts milliseconds.
+            poll.poll(min(seconds, 0.2) * 1000)
+            continue
+        return problem, bytes(result), output
 
-    def _piece(self, pipe: int) -> bytes:
-        try:
-            piece = os.read(pipe, 65_536)
-        except BlockingIOError:
-            return b""
-        if not piece:
-            # Closed: it would wake the poll for ever.
-            with contextlib.suppress(KeyError):
-                self.poll.unregister(pipe)
-        return piece
+
+def _reap(worker: int) -> tuple[int, float] | None:
+    """The status and the processor seconds of the worker, once it has ended."""
+    while True:
+        pid, status, used = os.wait4(-1, os.WNOHANG)
+        if pid == worker:
+            return status, used.ru_utime + used.ru_stime
+        if pid == 0:
+            return None
+
+
+def _pieces(pipe: int, poll: Any) -> Iterator[bytes]:
+    """What a pipe holds now."""
+    with contextlib.suppress(BlockingIOError, KeyError):
+        yield from iter(lambda: os.read(pipe, 65_536), b"")
+        poll.unregister(pipe)  # closed: it would wake for ever
 
 
 def _end_problem(status: int, seconds: float, settings: dict[str, Any]) -> str:
@@ -319,14 +307,13 @@ def _value_json(value: Any) -> bytes:
 
 def _error_report(error: BaseException, function: Any) -> bytes:
     import json
+    import traceback
 
     errors = sys.modules.get("toolkit.errors")
     if errors and isinstance(error, errors.ToolError):
         return _text("spoken", str(error)[:_MOST_TEXT])
-    innermost = error.__traceback__
-    while innermost and innermost.tb_next:
-        innermost = innermost.tb_next
-    module = innermost.tb_frame.f_globals.get("__name__") if innermost else None
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    module = frames[-1].f_globals.get("__name__")
     is_own = module == getattr(function, "__module__", "")
     message = str(error)
     if len(error.args) == 1 and isinstance(error.args[0], str):
