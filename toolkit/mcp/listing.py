@@ -12,6 +12,7 @@ from mcp import types
 
 from toolkit.errors import ToolDefinitionError
 from toolkit.messages import Permission, whole_characters
+from toolkit.tools.json_schema import rewrite
 from toolkit.tools.tool import FunctionTool, Tool, ToolOptions
 
 _log = logging.getLogger("toolkit")
@@ -103,31 +104,15 @@ def clean_tool(listed: Any, server: str) -> dict[str, Any] | None:
     return tool
 
 
-def _without_patterns(schema: Any) -> Any:
+def _without_patterns(schema: dict[str, Any]) -> Any:
     """The schema with its regular expressions only described: often they are JavaScript's, and some take for ever."""
-    if isinstance(schema, list):
-        return [_without_patterns(each) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    plain = {
-        key: {name: _without_patterns(each) for name, each in value.items()}
-        if key in _BY_NAME and isinstance(value, dict)
-        else value
-        if key in _VALUES
-        else _without_patterns(value)
-        for key, value in schema.items()
-        if key not in ("pattern", "patternProperties")
-    }
+    return rewrite(schema, _without_pattern)
+
+
+def _without_pattern(schema: dict[str, Any]) -> dict[str, Any]:
     if "pattern" in schema:
-        plain["description"] = (
-            f"{schema.get('description', '')} (pattern: {schema['pattern']})".strip()
-        )
-    return (
-        {**plain, "additionalProperties": True}
-        if "patternProperties" in schema
-        else plain
-    )
-
-
-_BY_NAME = ("properties", "$defs", "definitions", "dependentSchemas")
-_VALUES = ("enum", "const", "default", "examples")
+        pattern, description = schema.pop("pattern"), schema.get("description", "")
+        schema["description"] = f"{description} (pattern: {pattern})".strip()
+    if schema.pop("patternProperties", None) is not None:
+        schema["additionalProperties"] = True
+    return schema

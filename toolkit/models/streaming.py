@@ -65,8 +65,10 @@ class StreamedReply:
         self._unrepeated = self._shown
 
     def _add(self, piece: Any) -> None:
-        is_raw = isinstance(piece, bytes)
-        for chunk in self._events.read(piece) if is_raw else [plain(piece)]:
+        chunks: Iterable[Any] = [plain(piece)]
+        if isinstance(piece, bytes):
+            chunks = self._events.read(piece)
+        for chunk in chunks:
             if isinstance(chunk, Mapping):
                 self._show(self._assembly.add(chunk))
 
