@@ -39,13 +39,8 @@ from toolkit import (
     tool,
 )
 from toolkit.errors import ToolDefinitionError
-from toolkit.isolation import (
-    ChildTraceback,
-    IsolatedError,
-    answers,
-    isolated,
-    process,
-)
+from toolkit.isolation import ChildTraceback, IsolatedError, isolated
+from toolkit.isolation import call as child_call
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="where all of it holds")
 
@@ -374,7 +369,7 @@ ANSWERS = st.tuples(
 def test_whatever_comes_back_is_a_value_or_a_plain_exception(answer: bytes) -> None:
     function = functions.return_wrong
     try:
-        value = answers.value_of(answer, function, answers.return_adapter(function))
+        value = child_call.IsolatedFunction(function, {}).value(answer)
     except Exception as error:  # nothing that would end the program
         assert not isinstance(error, StopIteration)  # noqa: PT017
     else:
@@ -399,7 +394,7 @@ def test_what_it_started_ends_at_the_timeout(tmp_path: Path) -> None:
 def test_nothing_is_gained_by_ending_the_guard(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "_GRACE", 0.3)
+    monkeypatch.setattr(child_call, "_GRACE", 0.3)
     with pytest.raises(RuntimeError, match="gave no answer that can be read"):
         getattr(functions, name)(str(tmp_path))
     wait_until(lambda: processes_in(tmp_path) == [])

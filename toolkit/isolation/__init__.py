@@ -28,7 +28,7 @@ reads this user's files and reaches the network. `examples/python_sandbox.py` sh
 does not limit the address space, and a process that leaves its group outlives the call. Windows is refused.
 """
 
-from toolkit.isolation.answers import ChildTraceback, IsolatedError
+from toolkit.isolation.call import ChildTraceback, IsolatedError
 from toolkit.isolation.decorator import isolated
 
 __all__ = ["ChildTraceback", "IsolatedError", "isolated"]

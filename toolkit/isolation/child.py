@@ -46,7 +46,7 @@ def guard(settings: dict[str, Any], payload: Any) -> None:
     deadline, guard_pid = time.monotonic() + settings["timeout"], os.getpid()
     worker = os.fork()
     if worker == 0:
-        work(settings, payload, result[1], output[1], guard_pid)
+        _work(settings, payload, result[1], output[1], guard_pid)
     os.close(result[1])
     os.close(output[1])
     pipes = (result[0], output[0], signals)
@@ -164,7 +164,7 @@ def _children() -> list[int]:
 # The worker
 
 
-def work(
+def _work(
     settings: dict[str, Any], payload: Any, result: int, output: int, guard_pid: int
 ) -> NoReturn:
     """Set the limits, run the function, write the answer, end. Nothing runs after it, whatever happens."""

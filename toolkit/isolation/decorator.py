@@ -11,12 +11,10 @@ from typing import Any, TypeVar
 
 from toolkit.calls import threads
 from toolkit.errors import ToolDefinitionError
-from toolkit.isolation.answers import return_adapter, value_of
-from toolkit.isolation.packing import name_of, pack
-from toolkit.isolation.process import answer_of_child
+from toolkit.isolation.call import IsolatedFunction
 from toolkit.tools.tool import MARK, TOOL
 
-F = TypeVar("F", bound=Callable[..., Any])
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def isolated(
@@ -25,7 +23,7 @@ def isolated(
     memory_mb: float | None = 2_048,
     cpu_s: float | None = None,
     env: Iterable[str] = (),
-) -> Callable[[F], F]:
+) -> Callable[[_F], _F]:
     """Wrap a function so that each call runs in a child process, which is killed at `timeout` with all it started.
 
     timeout: seconds.
@@ -68,17 +66,9 @@ def isolated(
 
 
 def _wrap(function: Any, limits: Mapping[str, Any]) -> Any:
-    _check(function)
-    adapter = functools.cache(functools.partial(return_adapter, function))
-
-    def call(
-        is_abandoned: Callable[[], bool], /, *arguments: Any, **keywords: Any
-    ) -> Any:
-        payload = pack(function, arguments, keywords)
-        # Before the child starts: a type that cannot be read is an error of the definition.
-        result_type = adapter()
-        answer = answer_of_child(payload, name_of(function), limits, is_abandoned)
-        return value_of(answer, function, result_type)
+    isolated_function = IsolatedFunction(function, limits)
+    _check(isolated_function)
+    call = isolated_function.call
 
     @functools.wraps(function)
     def wrapper(*arguments: Any, **keywords: Any) -> Any:
@@ -107,12 +97,12 @@ def _wrap(function: Any, limits: Mapping[str, Any]) -> Any:
     return wrapped
 
 
-def _check(function: Any) -> None:
+def _check(isolated_function: IsolatedFunction) -> None:
+    function, name = isolated_function.function, isolated_function.name
     if not callable(function):
         raise ToolDefinitionError(
             f"{function!r} cannot be isolated: it is not callable. Pass a function."
         )
-    name = name_of(function)
     if hasattr(function, TOOL) or hasattr(function, MARK):
         raise ToolDefinitionError(
             f"{name!r} is a tool already, which would run without isolation. Write @tool above @isolated."

@@ -14,7 +14,8 @@ except ImportError as error:
         "MCP needs its SDK. Install it: pip install 'toolkit-agent[mcp]'."
     ) from error
 
-from toolkit.mcp.connection import Server, connect
+from toolkit.mcp.connection import Server
+from toolkit.mcp.connection import Server as connect  # as it reads where it is used
 from toolkit.mcp.server import serve
 
 __all__ = ["Server", "connect", "serve"]

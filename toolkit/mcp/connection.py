@@ -20,14 +20,13 @@ from mcp import MCPError, types
 
 from toolkit.calls import threads
 from toolkit.errors import ToolError, ToolkitError
-from toolkit.mcp.contents import value_of
-from toolkit.mcp.listing import as_tools
 from toolkit.mcp.session import Session
+from toolkit.mcp.tools import as_tools, value_of
 from toolkit.tools.tool import Tool
 
 _log = logging.getLogger("toolkit")
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 _MOST_PAGES = 100  # of a list of tools
 
@@ -200,7 +199,7 @@ class Server:
             opened.set_exception(failure)
             _settle(closing)
 
-    def _hand_over(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+    def _hand_over(self, work: Coroutine[Any, Any, _T]) -> Future[_T]:
         """Run a coroutine on the connection's own loop, whichever task or thread asks for it."""
         loop = self._loop
         if loop is None:
@@ -275,9 +274,6 @@ class Server:
         except Exception:
             return False
         return True
-
-
-connect = Server  # as it reads where it is used
 
 
 def _target(server: str | Sequence[str]) -> str | list[str]:

@@ -15,7 +15,8 @@ from mcp import Client, StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from toolkit.calls import threads
-from toolkit.mcp.listing import clean_tool
+from toolkit.messages import whole_characters
+from toolkit.tools.json_schema import rewrite
 
 _log = logging.getLogger("toolkit")
 
@@ -25,6 +26,15 @@ logging.getLogger("mcp.client.stdio").addFilter(
 )
 
 _LAST_LINES = 20  # of a server's standard error
+_HINTS = ("readOnlyHint", "destructiveHint")
+_FIELDS = {
+    "name": str,
+    "description": str,
+    "inputSchema": dict,
+    "outputSchema": dict,
+    "annotations": dict,
+}
+"""The fields of a tool that are used here."""
 
 
 class Session:
@@ -151,6 +161,49 @@ class _Incoming:
         if isinstance(result, dict) and "content" not in result:
             tools = result.get("tools")
             if isinstance(tools, list):
-                clean = [clean_tool(tool, name) for tool in tools]
+                clean = [_clean_tool(tool, name) for tool in tools]
                 result["tools"] = list(filter(None, clean))
         return item
+
+
+def _clean_tool(listed: Any, server: str) -> dict[str, Any] | None:
+    """A tool of a raw list without what might be malformed and is not used here. None for one that is of no use."""
+    fields = whole_characters(listed) if isinstance(listed, dict) else {}
+    tool: dict[str, Any] = {
+        key: fields[key]
+        for key, kind in _FIELDS.items()
+        if isinstance(fields.get(key), kind)
+    }
+    schema = tool.get("inputSchema", {"type": "missing"})
+    is_object = schema.get("type", "object") in ("object", ["object"])
+    if not tool.get("name", "").strip() or not is_object:
+        _log.warning(
+            "a tool of MCP server %r is left out, because it has no name or no schema: %.200r",
+            server,
+            listed,
+        )
+        return None
+    schema = {key: value for key, value in schema.items() if value is not None}
+    tool["inputSchema"] = _without_patterns({**schema, "type": "object"})
+    output_schema = tool.pop("outputSchema", {})
+    if output_schema.get("type") == "object":
+        tool["outputSchema"] = _without_patterns(output_schema)
+    hints = tool.get("annotations", {})
+    tool["annotations"] = {
+        key: hints[key] for key in _HINTS if isinstance(hints.get(key), bool)
+    }
+    return tool
+
+
+def _without_patterns(schema: dict[str, Any]) -> Any:
+    """The schema with its regular expressions only described: often they are JavaScript's, and some take for ever."""
+    return rewrite(schema, _without_pattern)
+
+
+def _without_pattern(schema: dict[str, Any]) -> dict[str, Any]:
+    if "pattern" in schema:
+        pattern, description = schema.pop("pattern"), schema.get("description", "")
+        schema["description"] = f"{description} (pattern: {pattern})".strip()
+    if schema.pop("patternProperties", None) is not None:
+        schema["additionalProperties"] = True
+    return schema

@@ -1,4 +1,4 @@
-"""The list of a server's tools: what might be malformed is taken out, and the rest becomes tools here."""
+"""What a server lists and returns, as tools here and their values."""
 
 from __future__ import annotations
 
@@ -10,23 +10,13 @@ from typing import Any
 
 from mcp import types
 
-from toolkit.errors import ToolDefinitionError
-from toolkit.messages import Permission, whole_characters
-from toolkit.tools.json_schema import rewrite
+from toolkit.errors import ToolDefinitionError, ToolError
+from toolkit.messages import Permission, ToolReturn
 from toolkit.tools.tool import FunctionTool, Tool, ToolOptions
 
 _log = logging.getLogger("toolkit")
 
 _LONGEST_DESCRIPTION, _LONGEST_SCHEMA = 8_000, 50_000  # characters
-_HINTS = ("readOnlyHint", "destructiveHint")
-_FIELDS = {
-    "name": str,
-    "description": str,
-    "inputSchema": dict,
-    "outputSchema": dict,
-    "annotations": dict,
-}
-"""The fields of a tool that are used here."""
 
 
 def as_tools(
@@ -75,44 +65,40 @@ def _full_name(server: str, tool: str, own_names: Collection[str]) -> str:
     return f"{server}_{tool}"
 
 
-def clean_tool(listed: Any, server: str) -> dict[str, Any] | None:
-    """A tool of a raw list without what might be malformed and is not used here. None for one that is of no use."""
-    fields = whole_characters(listed) if isinstance(listed, dict) else {}
-    tool: dict[str, Any] = {
-        key: fields[key]
-        for key, kind in _FIELDS.items()
-        if isinstance(fields.get(key), kind)
-    }
-    schema = tool.get("inputSchema", {"type": "missing"})
-    is_object = schema.get("type", "object") in ("object", ["object"])
-    if not tool.get("name", "").strip() or not is_object:
-        _log.warning(
-            "a tool of MCP server %r is left out, because it has no name or no schema: %.200r",
-            server,
-            listed,
+def value_of(result: types.CallToolResult, server: str) -> Any:
+    """The text, the structured content, or both. Raises ToolError if the server reports an error."""
+    text = "\n".join(map(_as_text, result.content))
+    if result.is_error:
+        raise ToolError(
+            text.strip()
+            or f"The MCP server {server!r} reports that the call failed, but not why."
         )
-        return None
-    schema = {key: value for key, value in schema.items() if value is not None}
-    tool["inputSchema"] = _without_patterns({**schema, "type": "object"})
-    output_schema = tool.pop("outputSchema", {})
-    if output_schema.get("type") == "object":
-        tool["outputSchema"] = _without_patterns(output_schema)
-    hints = tool.get("annotations", {})
-    tool["annotations"] = {
-        key: hints[key] for key in _HINTS if isinstance(hints.get(key), bool)
-    }
-    return tool
+    if result.structured_content is None:
+        return text
+    if not text:
+        return result.structured_content
+    return ToolReturn(result.structured_content, text)
 
 
-def _without_patterns(schema: dict[str, Any]) -> Any:
-    """The schema with its regular expressions only described: often they are JavaScript's, and some take for ever."""
-    return rewrite(schema, _without_pattern)
+def _as_text(block: types.ContentBlock) -> str:
+    """A piece of a result as text. Anything else is named, with its size: its bytes would say nothing to a model."""
+    match block:
+        case types.TextContent():
+            return block.text
+        case types.ImageContent() | types.AudioContent():
+            return f"[{block.type}: {block.mime_type}, {_size(block.data)}, not shown]"
+        case types.EmbeddedResource(resource=types.TextResourceContents() as resource):
+            return f"[resource: {resource.uri}]\n{resource.text}"
+        case types.EmbeddedResource(resource=types.BlobResourceContents() as resource):
+            kind = resource.mime_type or "binary"
+            return (
+                f"[resource: {resource.uri}, {kind}, {_size(resource.blob)}, not shown]"
+            )
+        case types.ResourceLink():
+            parts = filter(None, [str(block.uri), block.name, block.description])
+            return f"[link: {', '.join(parts)}]"
+    return "[something that is not text]"
 
 
-def _without_pattern(schema: dict[str, Any]) -> dict[str, Any]:
-    if "pattern" in schema:
-        pattern, description = schema.pop("pattern"), schema.get("description", "")
-        schema["description"] = f"{description} (pattern: {pattern})".strip()
-    if schema.pop("patternProperties", None) is not None:
-        schema["additionalProperties"] = True
-    return schema
+def _size(base64: str) -> str:
+    return f"{len(base64) * 3 // 4:,} bytes"
