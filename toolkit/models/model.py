@@ -11,11 +11,11 @@ from toolkit.messages import ModelInfo, Reply, ToolCall, as_json
 from toolkit.models.clients import Clients
 from toolkit.models.options import refuse_unknown_options
 from toolkit.models.streaming import StreamedReply
-from toolkit.models.transport import OPTIONS, Exchange, Transport
+from toolkit.models.transport import Exchange, Transport
 from toolkit.tools.request import LanguageModel, Request
 
 
-class Wire(NamedTuple):
+class _Wire(NamedTuple):
     """A dialect, the SDK that carries it, and the ordinary method of the SDK's client."""
 
     dialect: str
@@ -24,10 +24,10 @@ class Wire(NamedTuple):
 
 
 WIRES = {
-    "chat": Wire("chat", "openai", "chat.completions.create"),
-    "responses": Wire("responses", "openai", "responses.create"),
-    "anthropic": Wire("anthropic", "anthropic", "messages.create"),
-    "react": Wire("prompted", "openai", "chat.completions.create"),
+    "chat": _Wire("chat", "openai", "chat.completions.create"),
+    "responses": _Wire("responses", "openai", "responses.create"),
+    "anthropic": _Wire("anthropic", "anthropic", "messages.create"),
+    "react": _Wire("prompted", "openai", "chat.completions.create"),
 }
 
 
@@ -111,7 +111,9 @@ class Model(LanguageModel):
     def _exchange(self, request: Request) -> Exchange:
         """The request in the form of this model's wire."""
         fields = {**self.defaults, **request.options}
-        options = {name: fields.pop(name) for name in OPTIONS if name in fields}
+        options = {
+            name: fields.pop(name) for name in Transport.OPTIONS if name in fields
+        }
         # The SDKs' word for fields that they do not know.
         fields |= fields.pop("extra_body", None) or {}
         info = replace(self.info, strict=fields.pop("strict", self.info.strict))

@@ -10,7 +10,7 @@ from toolkit.errors import MalformedReply
 from toolkit.models.server_sent_events import EventReader
 
 
-class Assembly(Protocol):
+class _Assembly(Protocol):
     """Puts the chunks of one streamed reply together, in one dialect."""
 
     def add(self, chunk: Mapping[str, Any]) -> str:
@@ -32,7 +32,7 @@ class StreamedReply:
     """
 
     def __init__(
-        self, new_assembly: Callable[[], Assembly], on_text: Callable[[str], None]
+        self, new_assembly: Callable[[], _Assembly], on_text: Callable[[str], None]
     ) -> None:
         self._new_assembly, self._on_text = new_assembly, on_text
         self._shown = ""
@@ -65,7 +65,7 @@ class StreamedReply:
         self._unrepeated = self._shown
 
     def _add(self, piece: Any) -> None:
-        chunks: Iterable[Any] = [plain(piece)]
+        chunks: Iterable[Any] = [piece]
         if isinstance(piece, bytes):
             chunks = self._events.read(piece)
         for chunk in chunks:
@@ -86,9 +86,3 @@ class StreamedReply:
             return self._assembly.body()
         except MalformedReply as error:
             raise EndedEarly(str(error), status=error.status) from error
-
-
-def plain(answer: Any) -> Any:
-    """What a client's method returned, as plain JSON: it may be one of the SDK's objects."""
-    dump = getattr(answer, "model_dump", None)
-    return dump(exclude_unset=True) if dump else answer

@@ -13,22 +13,22 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import aclosing, closing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from toolkit.calls import threads
 from toolkit.messages import Reply
 from toolkit.models.clients import Clients
 from toolkit.models.retries import Retry
 from toolkit.models.server_sent_events import read_json
-from toolkit.models.streaming import StreamedReply, plain
-
-OPTIONS = {"timeout": "timeout", "extra_headers": "headers", "extra_query": "params"}
-"""The options of a request that are for the transport, not for its body, with the SDKs' inner names for them."""
+from toolkit.models.streaming import StreamedReply
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A request in the form of its wire, and how its response is read. `options` are those of OPTIONS."""
+    """A request in the form of its wire, and how its response is read.
+
+    `options` are those of `Transport.OPTIONS`.
+    """
 
     body: dict[str, Any]
     options: Mapping[str, Any]
@@ -39,6 +39,13 @@ class Exchange:
 @dataclass(frozen=True)
 class Transport:
     """The way to one server. `retries` is how often a request is sent again after a failure that may pass."""
+
+    OPTIONS: ClassVar = {
+        "timeout": "timeout",
+        "extra_headers": "headers",
+        "extra_query": "params",
+    }
+    """The options of a request that are not for its body, with the SDKs' inner names for them."""
 
     clients: Clients
     path: str
@@ -72,8 +79,8 @@ class Transport:
             answer = threads.wait_for(answer)
         if not self.clients.is_original(client):
             if stream and isinstance(answer, Iterator):
-                return stream.collect(answer)
-            return plain(answer)
+                return stream.collect(map(_plain, answer))
+            return _plain(answer)
         with closing(answer):
             if stream and not _is_json(answer):
                 return stream.collect(answer.iter_bytes())
@@ -90,8 +97,9 @@ class Transport:
         answer = await self._request(client, exchange)
         if not self.clients.is_original(client):
             if stream and hasattr(answer, "__aiter__"):
-                return await stream.acollect(answer)
-            return plain(answer)
+                chunks = (_plain(chunk) async for chunk in answer)
+                return await stream.acollect(chunks)
+            return _plain(answer)
         async with aclosing(answer):
             if stream and not _is_json(answer):
                 return await stream.acollect(answer.aiter_bytes())
@@ -119,7 +127,9 @@ def _call(method: Any, exchange: Exchange) -> Any:
 def _post_arguments(exchange: Exchange) -> dict[str, Any]:
     import httpx2
 
-    options = {OPTIONS[name]: value for name, value in exchange.options.items()}
+    options = {
+        Transport.OPTIONS[name]: value for name, value in exchange.options.items()
+    }
     if exchange.stream:
         # The SDKs' own way to ask for a response that is still open.
         headers = options.get("headers", {})
@@ -132,3 +142,9 @@ def _post_arguments(exchange: Exchange) -> dict[str, Any]:
 def _is_json(response: Any) -> bool:
     """Whether the whole reply comes at once: some servers answer so though a stream was asked for."""
     return "json" in response.headers.get("content-type", "")
+
+
+def _plain(answer: Any) -> Any:
+    """What a client's method returned, as plain JSON: it may be one of the SDK's objects."""
+    dump = getattr(answer, "model_dump", None)
+    return dump(exclude_unset=True) if dump else answer
