@@ -19,7 +19,6 @@ import json
 import os
 import time
 from collections.abc import Iterable, Mapping
-from contextvars import Token
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -76,11 +75,12 @@ _HISTOGRAMS = {
 
 @dataclass(slots=True)
 class _OpenSpan:
-    """A span that has not ended. `labels` are attributes of its metrics too."""
+    """A span that has not ended. `labels` are attributes of its metrics too; `token` leaves its context."""
 
     span: trace.Span
     start: int  # nanoseconds since 1970
     labels: Mapping[str, str]
+    token: Any = None
 
 
 @dataclass(slots=True)
@@ -90,20 +90,12 @@ class _Leg:
     run_id: str
     run: _OpenSpan
     tools: Mapping[str, Tool]
-    # Of the contexts that were entered.
-    tokens: list[Token[context.Context]] = field(default_factory=list)
     chat: _OpenSpan | None = None
     batch_start: int = 0
     # The calls that have no span yet, and those that have, by id.
     waiting: dict[str, Event] = field(default_factory=dict)
     calls: dict[str, _OpenSpan] = field(default_factory=dict)
     output: str = ""
-
-    def enter(self, new_context: context.Context) -> None:
-        self.tokens.append(context.attach(new_context))
-
-    def leave(self) -> None:
-        context.detach(self.tokens.pop())
 
 
 class Tracing:
@@ -193,15 +185,15 @@ class Tracing:
         conversation = {"gen_ai.conversation.id": event.run_id}
         run = self._start("invoke_agent", "", labels, conversation)
         leg = _Leg(event.run_id, run, event.subject or {})
-        leg.enter(
-            context.set_value(self._key, leg, trace.set_span_in_context(run.span))
-        )
+        inside = trace.set_span_in_context(run.span)
+        run.token = context.attach(context.set_value(self._key, leg, inside))
 
     def _start_chat(self, leg: _Leg, event: Event) -> None:
         conversation = {"gen_ai.conversation.id": leg.run_id}
         labels = leg.run.labels
-        leg.chat = chat = self._start("chat", event.data["model"], labels, conversation)
-        leg.enter(trace.set_span_in_context(chat.span))
+        chat = self._start("chat", event.data["model"], labels, conversation)
+        chat.token = context.attach(trace.set_span_in_context(chat.span))
+        leg.chat = chat
         if self._captures(chat, event):
             text = _messages_text(event.subject)
             chat.span.set_attribute("gen_ai.input.messages", text)
@@ -216,7 +208,7 @@ class Tracing:
             attributes = self._reply_attributes(leg, chat, reply) if reply else {}
             self._end(chat, error, attributes)
         finally:
-            leg.leave()
+            context.detach(chat.token)
 
     def _reply_attributes(
         self, leg: _Leg, chat: _OpenSpan, event: Event
@@ -283,8 +275,7 @@ class Tracing:
             }
             self._end(leg.run, error, attributes)
         finally:
-            while leg.tokens:
-                leg.leave()
+            context.detach(leg.run.token)
 
     def _captures(self, open_span: _OpenSpan, event: Event) -> bool:
         """Whether to write the subject of an event onto a span."""
@@ -344,28 +335,24 @@ def _messages_text(messages: Iterable[Message], **fields: Any) -> str:
 
 def _entries(message: Message) -> list[dict[str, Any]]:
     """The entries of a message: one for each result, because back ends show one result of an entry."""
-    role = message.role
-    if message.tool_results:
-        return [
-            {
-                "role": role,
-                "parts": [
-                    {
-                        "type": "tool_call_response",
-                        "id": result.call_id,
-                        "response": result.content,
-                    }
-                ],
-            }
-            for result in message.tool_results
-        ]
-    parts: list[dict[str, Any]] = []
+    results = [
+        {"type": "tool_call_response", "id": result.call_id, "response": result.content}
+        for result in message.tool_results
+    ]
+    if results:
+        return [{"role": message.role, "parts": [part]} for part in results]
+    parts: list[Any] = [
+        {
+            "type": "tool_call",
+            "id": call.id,
+            "name": call.name,
+            "arguments": dict(call.arguments),
+        }
+        for call in message.tool_calls
+    ]
     if message.text:
-        parts.append({"type": "text", "content": message.text})
-    for call in message.tool_calls:
-        part = {"type": "tool_call", "id": call.id, "name": call.name}
-        parts.append({**part, "arguments": dict(call.arguments)})
-    return [{"role": role, "parts": parts}]
+        parts.insert(0, {"type": "text", "content": message.text})
+    return [{"role": message.role, "parts": parts}]
 
 
 def _as_text(value: Any) -> str:

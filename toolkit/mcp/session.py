@@ -121,7 +121,7 @@ class Session:
                 _log.debug("MCP server %r: %s", self.name, line.rstrip())
 
 
-class _Incoming:
+class _Incoming(contextlib.AbstractAsyncContextManager[Any]):
     """The messages of a server. The SDK would refuse a whole list for one bad tool; that tool is left out here."""
 
     def __init__(self, stream: Any, session: Session) -> None:
@@ -129,9 +129,6 @@ class _Incoming:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
-
-    async def __aenter__(self) -> _Incoming:
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._stream.aclose()
