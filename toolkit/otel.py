@@ -36,7 +36,7 @@ except ImportError as error:
 CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 """The environment variable that says where content is captured; "true" is an older value for all places."""
 
-_CAPTURED_ON_SPANS = ("span_only", "span_and_event", "true")
+_ON_SPANS = ("span_only", "span_and_event", "true")
 _TOKENS = {
     "input_tokens": "gen_ai.usage.input_tokens",
     "output_tokens": "gen_ai.usage.output_tokens",
@@ -131,8 +131,7 @@ class Tracing:
                 f"capture_content={capture_content!r} must be True, False or None."
             )
         if capture_content is None:
-            value = os.environ.get(CAPTURE, "").strip().lower()
-            capture_content = value in _CAPTURED_ON_SPANS
+            capture_content = os.environ.get(CAPTURE, "").strip().lower() in _ON_SPANS
         self.capture_content = capture_content
         self._tracer = trace.get_tracer("toolkit", tracer_provider=tracer_provider)
         meter = metrics.get_meter("toolkit", meter_provider=meter_provider)
@@ -156,7 +155,7 @@ class Tracing:
             case "model_request":
                 self._start_chat(leg, event)
             case "model_reply":
-                self._end_chat(leg, "", event)
+                self._end_chat(leg, None, event)
             case "route_switch":
                 self._end_chat(leg, "ToolsRefused")
             case "tool_call_request":
@@ -182,16 +181,17 @@ class Tracing:
             "gen_ai.provider.name": event.data["provider"] or "_OTHER",
             "gen_ai.request.model": event.data["model"],
         }
-        conversation = {"gen_ai.conversation.id": event.run_id}
-        run = self._start("invoke_agent", "", labels, conversation)
+        run = self._start(
+            "invoke_agent", "", labels, {"gen_ai.conversation.id": event.run_id}
+        )
         leg = _Leg(event.run_id, run, event.subject or {})
         inside = trace.set_span_in_context(run.span)
         run.token = context.attach(context.set_value(self._key, leg, inside))
 
     def _start_chat(self, leg: _Leg, event: Event) -> None:
-        conversation = {"gen_ai.conversation.id": leg.run_id}
-        labels = leg.run.labels
-        chat = self._start("chat", event.data["model"], labels, conversation)
+        attributes = {"gen_ai.conversation.id": leg.run_id}
+        model = event.data["model"]
+        chat = self._start("chat", model, leg.run.labels, attributes)
         chat.token = context.attach(trace.set_span_in_context(chat.span))
         leg.chat = chat
         if self._captures(chat, event):
@@ -200,7 +200,9 @@ class Tracing:
             if not leg.output:
                 leg.run.span.set_attribute("gen_ai.input.messages", text)
 
-    def _end_chat(self, leg: _Leg, error: str, reply: Event | None = None) -> None:
+    def _end_chat(
+        self, leg: _Leg, error: str | None, reply: Event | None = None
+    ) -> None:
         chat, leg.chat = leg.chat, None
         if chat is None:
             return
@@ -262,15 +264,14 @@ class Tracing:
         self._end(call, data["error_type"], attributes, end)
 
     def _end_run(self, leg: _Leg, event: Event) -> None:
-        error = event.data.get("error", "")
-        stop_reason = event.data.get("stop_reason", "")
+        error, stop_reason = event.data.get("error"), event.data.get("stop_reason")
         leg.waiting.clear()  # what starts from here on is nobody's concern
         try:
             self._end_chat(leg, error or stop_reason)
             for call in list(leg.calls.values()):
                 self._end(call, error or "interrupted", {})
             attributes = {
-                "toolkit.stop_reason": stop_reason or None,
+                "toolkit.stop_reason": stop_reason,
                 "gen_ai.output.messages": leg.output or None,
             }
             self._end(leg.run, error, attributes)
@@ -279,8 +280,8 @@ class Tracing:
 
     def _captures(self, open_span: _OpenSpan, event: Event) -> bool:
         """Whether to write the subject of an event onto a span."""
-        has_reader = self.capture_content and open_span.span.is_recording()
-        return has_reader and bool(event.subject)
+        is_captured = self.capture_content and open_span.span.is_recording()
+        return is_captured and event.subject is not None
 
     def _start(
         self,
@@ -305,7 +306,7 @@ class Tracing:
     def _end(
         self,
         open_span: _OpenSpan,
-        error: str,
+        error: str | None,
         attributes: Mapping[str, Any],
         end: int | None = None,
     ) -> None:

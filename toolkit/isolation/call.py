@@ -144,7 +144,7 @@ class IsolatedFunction:
             "path": [os.path.abspath(entry) for entry in sys.path],
             "folder": folder,
         }
-        names = [name for name in self.limits["env"] if name in os.environ]
+        names = os.environ.keys() & set(self.limits["env"])
         with tempfile.TemporaryFile() as file:
             file.write(marshal.dumps(settings) + payload)
             file.seek(0)

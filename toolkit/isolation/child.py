@@ -43,14 +43,15 @@ def guard(settings: dict[str, Any], payload: Any) -> None:
     for number in (signal.SIGCHLD, signal.SIGTERM):
         # The default would not wake the guard, or would end it alone.
         signal.signal(number, lambda *_: None)
-    deadline, guard_pid = time.monotonic() + settings["timeout"], os.getpid()
+    guard_pid = os.getpid()
     worker = os.fork()
     if worker == 0:
         _work(settings, payload, result[1], output[1], guard_pid)
     os.close(result[1])
     os.close(output[1])
-    pipes = (result[0], output[0], signals)
-    problem, value, last_output = _watch(worker, pipes, deadline, settings)
+    problem, value, last_output = _watch(
+        worker, (result[0], output[0], signals), settings
+    )
     if not _end_all(worker):
         problem = "could not be ended: a process that it started is still there."
     if os.getppid() != settings["parent"]:
@@ -63,9 +64,10 @@ def guard(settings: dict[str, Any], payload: Any) -> None:
 
 
 def _watch(
-    worker: int, pipes: tuple[int, int, int], deadline: float, settings: dict[str, Any]
+    worker: int, pipes: tuple[int, int, int], settings: dict[str, Any]
 ) -> tuple[str, bytes, bytes]:
     """Wait until the worker ends, or has to. Return the problem ("" for none), the result and the last output."""
+    deadline = time.monotonic() + settings["timeout"]
     result_pipe, output_pipe, signal_pipe = pipes
     result, output, poll = bytearray(), b"", select.poll()
     for pipe in pipes:

@@ -183,9 +183,7 @@ class Server:
         self._lock = asyncio.Lock()
         listing, ended = asyncio.create_task(self._list()), asyncio.wrap_future(closing)
         await asyncio.wait({listing, ended}, return_when=asyncio.FIRST_COMPLETED)
-        failure: BaseException | None = ToolkitError(
-            f"{self!r} was closed before it was open."
-        )
+        failure: Any = ToolkitError(f"{self!r} was closed before it was open.")
         if listing.done():
             failure = listing.exception()
         if failure is None:

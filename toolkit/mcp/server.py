@@ -106,14 +106,14 @@ def _server(
 
 
 def _entry(tool: Tool) -> types.Tool:
-    is_sensitive = tool.permission == "sensitive"
+    tier = tool.permission
     return types.Tool(
         name=tool.wire_name,
         description=tool.description,
         input_schema=tool.parameters,
         annotations=types.ToolAnnotations(
-            read_only_hint=tool.permission == "read",
-            destructive_hint=is_sensitive or None,
+            read_only_hint=tier == "read",
+            destructive_hint=tier == "sensitive" or None,
         ),
     )
 

@@ -66,8 +66,9 @@ def _is_temporary(error: Exception, library: Any) -> bool:
         return _is_temporary_status(error.status_code) and seconds <= _LONGEST_WAIT
     if isinstance(error, MalformedReply) and error.status is not None:
         return _is_temporary_status(error.status)
-    connection_errors = (library.APIConnectionError, httpx2.TransportError)
-    return isinstance(error, (EndedEarly, *connection_errors))
+    return isinstance(
+        error, (EndedEarly, library.APIConnectionError, httpx2.TransportError)
+    )
 
 
 def _is_temporary_status(status: int) -> bool:
@@ -113,8 +114,9 @@ def _as_model_error(error: Exception, clients: Clients) -> ModelError | None:
         # httpx2's own property `request` raises if there is none.
         request = getattr(error, "_request", None) or vars(error).get("request")
         address = getattr(request, "url", clients.base_url)
-        cause = _root_cause(error)
-        return ModelError(f"The model could not be reached at {address}: {cause}.")
+        return ModelError(
+            f"The model could not be reached at {address}: {_root_cause(error)}."
+        )
     # OpenAIError or AnthropicError
     if isinstance(error, getattr(library, f"{library.Client.__name__}Error")):
         return ModelError(f"The request to the model failed: {error}")

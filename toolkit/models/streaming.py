@@ -4,20 +4,10 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from toolkit.errors import MalformedReply
 from toolkit.models.server_sent_events import EventReader
-
-
-class _Assembly(Protocol):
-    """Puts the chunks of one streamed reply together, in one dialect."""
-
-    def add(self, chunk: Mapping[str, Any]) -> str:
-        """Take a chunk in, and return the text that became visible."""
-
-    def body(self) -> dict[str, Any]:
-        """The reply as the server would have sent it unstreamed. Raises MalformedReply if its end is missing."""
 
 
 class EndedEarly(MalformedReply):
@@ -28,16 +18,17 @@ class StreamedReply:
     """One reply that arrives in pieces, over as many attempts as it takes.
 
     If a stream breaks and the request is sent again, `on_text` does not get the same text twice: the new text is
-    passed on from where it goes beyond what was shown, or differs from it.
+    passed on from where it goes beyond what was shown, or differs from it. `new_assembly` makes the dialect's assembly
+    of one attempt.
     """
 
     def __init__(
-        self, new_assembly: Callable[[], _Assembly], on_text: Callable[[str], None]
+        self, new_assembly: Callable[[], Any], on_text: Callable[[str], None]
     ) -> None:
         self._new_assembly, self._on_text = new_assembly, on_text
         self._shown = ""
 
-    def collect(self, pieces: Iterable[Any]) -> dict[str, Any]:
+    def collect(self, pieces: Iterable[Any]) -> Any:
         """Take in one attempt: bytes of server-sent events, or chunks. Return the body of the reply.
 
         Raises EndedEarly if the end of the reply is missing.
@@ -47,7 +38,7 @@ class StreamedReply:
             self._add(piece)
         return self._body()
 
-    async def acollect(self, pieces: AsyncIterable[Any]) -> dict[str, Any]:
+    async def acollect(self, pieces: AsyncIterable[Any]) -> Any:
         """As `collect`."""
         self._start()
         async for piece in pieces:
@@ -81,7 +72,7 @@ class StreamedReply:
             self._shown += text[repeated:]
             self._on_text(text[repeated:])
 
-    def _body(self) -> dict[str, Any]:
+    def _body(self) -> Any:
         try:
             return self._assembly.body()
         except MalformedReply as error:
