@@ -28,21 +28,21 @@ class WrittenSignature(Signature):
                 f"{base.owner!r} has a hand-written schema, which the package jsonschema checks. "
                 "Install it: pip install 'toolkit-agent[jsonschema]'."
             ) from error
-        written = copied(dict(schema)) if isinstance(schema, Mapping) else schema
+        own = copied(dict(schema)) if isinstance(schema, Mapping) else schema
         try:
-            kind = validator_for(written, default=Draft202012Validator)
-            kind.check_schema(written)
+            kind = validator_for(own, default=Draft202012Validator)
+            kind.check_schema(own)
         except SchemaError as error:
             raise ToolDefinitionError(
                 f"The schema of {base.owner!r} is not a JSON Schema: {error.message}"
             ) from error
-        check_references(written)
-        self.json_schema = object_root(written)
+        check_references(own)
+        self.json_schema = object_root(own)
         self._check_fit()
         required = self.json_schema.get("required", ())
         self.optional = self.json_schema["properties"].keys() - set(required)
         # The empty registry fetches nothing from elsewhere.
-        self._written = kind({"type": "object", **written}, registry=Registry())
+        self._checker = kind({"type": "object", **own}, registry=Registry())
 
     def read(self, text: str) -> None:
         """Arguments for hand-written schemas are always checked with care."""
@@ -56,7 +56,7 @@ class WrittenSignature(Signature):
                     _error("extra_forbidden", (key,), "unexpected", values[key])
                 )
         try:
-            for error in self._written.iter_errors(values):
+            for error in self._checker.iter_errors(values):
                 errors += _as_pydantic(error)
         except RecursionError:
             message = "cannot be checked: the schema refers to itself without end"

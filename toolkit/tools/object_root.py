@@ -43,9 +43,9 @@ def _add_alternatives(root: MutableSchema, branches: list[MutableSchema]) -> Non
     properties: MutableSchema = {}
     for branch in branches:
         for name, child in branch["properties"].items():
-            known = properties.setdefault(name, child)
-            if known != child:
-                properties[name] = {"anyOf": [known, child]}
+            earlier = properties.setdefault(name, child)
+            if earlier != child:
+                properties[name] = {"anyOf": [earlier, child]}
     required = [
         name
         for name in properties
@@ -125,12 +125,11 @@ def _merge(one: Schema, other: Schema) -> MutableSchema:
         if key not in merged or merged[key] == value:
             merged[key] = value
         elif key == "properties":
-            known = merged[key]
-            both = {
-                name: _merge(known[name], child) if name in known else child
-                for name, child in value.items()
-            }
-            merged[key] = {**known, **both}
+            properties = dict(merged[key])
+            for name, child in value.items():
+                earlier = properties.get(name, {})
+                properties[name] = _merge(earlier, child) if earlier else child
+            merged[key] = properties
         elif key == "required":
             merged[key] = list(dict.fromkeys([*merged[key], *value]))
         elif key not in ANNOTATIONS:

@@ -98,14 +98,14 @@ class _Conversion:
             raise ToolDefinitionError(
                 "A strict schema has no place for a value of any type."
             )
-        expressed = _CONVERTED | _DROPPED | {union}
+        no_words = _CONVERTED | _DROPPED | {union}
         if "object" in types:
-            expressed |= _OF_OBJECTS
+            no_words |= _OF_OBJECTS
         notes = []
-        for keyword in [keyword for keyword in node if keyword not in expressed]:
-            if _is_allowed(keyword, node[keyword]):
-                strict[keyword] = node[keyword]
-            elif keyword != "default" or node[keyword] is not None:
+        for keyword, value in node.items():
+            if _is_allowed(keyword, value):
+                strict[keyword] = value
+            elif keyword not in no_words and (keyword, value) != ("default", None):
                 notes.append(keyword)
         if union in node:
             strict["anyOf"] = [self.convert(branch, level) for branch in node[union]]
@@ -243,12 +243,11 @@ def _nullable(strict: MutableSchema) -> MutableSchema:
 
 
 def _described(strict: MutableSchema, node: Schema, notes: list[str]) -> MutableSchema:
-    """`strict` with the description of `node`, and with its keywords `notes` told in words."""
-    told = [f"{keyword}: {_text(node[keyword])}" for keyword in notes]
-    description = [str(node.get("description") or "")]
-    if told:
-        description.append(f"({'; '.join(told)})")
-    text = " ".join(filter(None, description))
+    """`strict` with the description of `node`, and with its keywords `notes` in words."""
+    remarks = "; ".join(f"{keyword}: {_text(node[keyword])}" for keyword in notes)
+    text = str(node.get("description") or "")
+    if remarks:
+        text = f"{text} ({remarks})".lstrip()
     return {**strict, "description": text} if text else strict
 
 

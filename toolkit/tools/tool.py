@@ -69,15 +69,11 @@ class Tool:
 
     def run(self, parameters: dict[str, Any]) -> Any:
         """Do the work. `parameters` are validated and complete with their defaults."""
-        raise NotImplementedError(
-            f"{type(self).__name__} does not implement run(parameters)."
-        )
+        raise NotImplementedError(f"{self!r} does not implement run(parameters).")
 
     def get_parameters(self) -> list[ToolParameter]:
         """The readable listing of the parameters, from which the schema of a class tool is made."""
-        raise NotImplementedError(
-            f"{type(self).__name__} does not implement get_parameters()."
-        )
+        raise NotImplementedError(f"{self!r} does not implement get_parameters().")
 
     def call(self, values: Values, context: Any) -> Any:
         """Call the tool with validated values."""
@@ -136,13 +132,12 @@ class Tool:
 
     def __getstate__(self) -> dict[str, Any]:
         """What goes to another process. A function goes by module and name; what is derived is derived there again."""
-        derived = {
-            name
-            for kind in type(self).__mro__
-            for name, value in vars(kind).items()
-            if isinstance(value, functools.cached_property)
-        }
-        return {key: value for key, value in vars(self).items() if key not in derived}
+        state = {}
+        for name, value in vars(self).items():
+            attribute = inspect.getattr_static(type(self), name, None)
+            if not isinstance(attribute, functools.cached_property):
+                state[name] = value
+        return state
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} ({self.permission})>"
@@ -247,12 +242,10 @@ class FunctionTool(Tool):
         for name, schema in self.parameters["properties"].items():
             # A schema written by hand may be True: any value.
             entry = schema if isinstance(schema, Mapping) else {}
-            kind, description = entry.get("type", "any"), entry.get("description", "")
-            listing.append(
-                ToolParameter(
-                    name, kind, description, name in required, entry.get("default")
-                )
-            )
+            kind, default = entry.get("type", "any"), entry.get("default")
+            about = entry.get("description", "")
+            is_required = name in required
+            listing.append(ToolParameter(name, kind, about, is_required, default))
         return listing
 
 
@@ -297,8 +290,7 @@ def as_tool(
         _check_tool(thing)
         return thing
     function = without_partials(thing)
-    options: dict[str, Any]
-    options, namespace = getattr(function, MARK, ({}, None))
+    options, namespace = getattr(function, MARK, (dict[str, Any](), None))
     decorated = getattr(function, TOOL, None)
     # Also behind functools.wraps: what was sensitive stays so.
     if isinstance(decorated, FunctionTool):
@@ -360,8 +352,7 @@ class Toolset(dict[str, Tool]):
         taken = {tool.name for tool in tools if tool.wire_name == tool.name}
         for tool in tools:
             if tool.wire_name != tool.name:
-                is_taken = wire_name(tool.name) in taken
-                alias = wire_name(tool.name, unique=is_taken)
+                alias = wire_name(tool.name, unique=wire_name(tool.name) in taken)
                 taken.add(alias)
                 if alias != tool.wire_name:
                     tool = tool.replace(wire_name=alias)
