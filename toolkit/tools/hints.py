@@ -90,8 +90,6 @@ def _generator() -> Any:
 
 def default_entry(default: Any) -> MutableSchema:
     """{"default": …} for a JSON Schema, or {} if the default is secret or JSON cannot write it."""
-    if default is None or type(default) in (str, int, bool):
-        return {"default": default}
     from pydantic_core import to_jsonable_python
 
     # A default may be any object.

@@ -75,7 +75,7 @@ def _json_form(value: Any, unfaithful: list[Any], adapter: Any = None) -> Any:
         return [_json_form(item, unfaithful) for item in value]
     if isinstance(value, (set, frozenset)):
         return sorted((_json_form(item, unfaithful) for item in value), key=_json)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+    if dataclasses.is_dataclass(value):
         # Not by asdict, which would copy what it contains.
         names = [field.name for field in dataclasses.fields(value)]
         return _json_form({name: getattr(value, name) for name in names}, unfaithful)

@@ -57,44 +57,38 @@ def _add_alternatives(root: MutableSchema, branches: list[MutableSchema]) -> Non
 
 def check_references(schema: Schema) -> None:
     """Raise ToolDefinitionError if a reference leads nowhere, back to itself, or out of the schema."""
-    for reference in references(schema):
+    dynamic = references(schema, "$dynamicRef")
+    out_of_schema = [each for each in dynamic if not each.startswith("#")]
+    for reference in [*references(schema), *out_of_schema]:
         follow({"$ref": reference}, schema)
-    for reference in references(schema, "$dynamicRef"):
-        if not reference.startswith("#"):
-            raise _leads_out(reference)
 
 
-def follow(node: Schema, root: Schema) -> tuple[str, Schema]:
+def follow(
+    node: Schema, root: Schema, passed: tuple[str, ...] = ()
+) -> tuple[str, Schema]:
     """Follow the reference of `node`, and others as long as one leads to the next.
 
-    Returns the last reference and its target. Raises ToolDefinitionError if there is no target.
+    Returns the last reference and its target. Raises ToolDefinitionError if there is no target, or if the way leads
+    through a reference again, those that were `passed` before among them.
     """
-    followed: list[str] = []
+    reference = ""
     while "$ref" in node:
         reference = node["$ref"]
         if not isinstance(reference, str) or not reference.startswith("#"):
-            raise _leads_out(reference)
-        if reference in followed:
-            raise _leads_back(reference)
-        followed.append(reference)
+            raise ToolDefinitionError(
+                f"The reference {reference!r} leads out of the schema. Put its target into $defs."
+            )
+        if reference in passed:
+            raise ToolDefinitionError(
+                f"The reference {reference!r} of the schema leads back to itself."
+            )
+        passed = (*passed, reference)
         node = resolve(reference, root)
         if not isinstance(node, Mapping):
             raise ToolDefinitionError(
                 f"The reference {reference!r} of the schema leads nowhere."
             )
-    return followed[-1], node
-
-
-def _leads_out(reference: Any) -> ToolDefinitionError:
-    return ToolDefinitionError(
-        f"The reference {reference!r} leads out of the schema. Put its target into $defs."
-    )
-
-
-def _leads_back(reference: str) -> ToolDefinitionError:
-    return ToolDefinitionError(
-        f"The reference {reference!r} of the schema leads back to itself."
-    )
+    return reference, node
 
 
 def _merge_parts(node: Any, root: Schema) -> MutableSchema:
@@ -103,18 +97,15 @@ def _merge_parts(node: Any, root: Schema) -> MutableSchema:
     merged: MutableSchema = {}
     # Each part with the references that led to it.
     waiting: list[tuple[Any, tuple[str, ...]]] = [(node, ())]
-    while waiting:
-        part, followed = waiting.pop(0)
+    for part, passed in waiting:  # which grows
         if not isinstance(part, Mapping):
             raise ToolDefinitionError("A part of `allOf` is not a schema object.")
         own = {key: value for key, value in part.items() if key not in separate}
         merged = _merge(merged, own)
         if "$ref" in part:
-            reference, target = follow(part, root)
-            if reference in followed:
-                raise _leads_back(reference)
-            waiting.append((target, (*followed, reference)))
-        waiting += [(member, followed) for member in part.get("allOf", ())]
+            reference, target = follow(part, root, passed)
+            waiting.append((target, (*passed, reference)))
+        waiting += [(member, passed) for member in part.get("allOf", ())]
     return merged
 
 
