@@ -6,13 +6,13 @@ import asyncio
 import concurrent.futures
 import contextvars
 import functools
-import ipaddress
 import logging
 import signal
 import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -405,7 +405,7 @@ def leak() -> None:
 
 
 def deeper() -> None:
-    ipaddress.ip_address("HUNTER2")
+    urllib.request.urlopen("HUNTER2")
 
 
 RAISED: dict[str, tuple[Any, list[str]]] = {

@@ -19,10 +19,13 @@ import re
 import sys
 import threading
 import types
+import urllib.request
 import uuid
+import zoneinfo
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypedDict
 
+import pydantic
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -214,6 +217,12 @@ class BrokenList(list[int]):
 class BrokenDict(dict[str, int]):
     def items(self) -> Any:
         raise ValueError("no items")
+
+
+NOT_JSON = (
+    "JSONDecodeError: Expecting property name enclosed in double quotes: "
+    "line 1 column 2 (char 1)"
+)
 
 
 def count_to(end: int) -> Iterator[int]:
@@ -685,7 +694,7 @@ class Scale:
 SPOKEN = [
     pytest.param(
         connect,
-        "The tool 't' failed: RuntimeError: connect [connection] failed at [path]",
+        "The tool 't' failed: RuntimeError",
         id="redacted",
     ),
     pytest.param(
@@ -700,7 +709,9 @@ SPOKEN = [
         read, "The tool 't' failed: FileNotFoundError", id="deeper down: a file"
     ),
     pytest.param(
-        parse, "The tool 't' failed: JSONDecodeError", id="deeper down: a parser"
+        parse,
+        f"The tool 't' failed: {NOT_JSON}",
+        id="deeper down: a parser",
     ),
     pytest.param(
         check, "The tool 't' failed: ValidationError", id="deeper down: pydantic"
@@ -744,15 +755,67 @@ def test_a_reference_stands_at_the_end() -> None:
         "The tool 't' failed: ValueError: 90 kg is too much (log reference 3f2a)"
     )
     assert explain(raised_by(parse), "t", parse, reference="3f2a").endswith(
-        "JSONDecodeError (log reference 3f2a)"
+        "(char 1) (log reference 3f2a)"
     )
     assert "3f2a" not in explain(raised_by(refuse), "t", refuse, reference="3f2a")
 
 
-def test_only_the_module_of_the_function_speaks() -> None:
+def strptime() -> Any:
+    return datetime.datetime.strptime("7月18日", "%Y-%m-%d")
+
+
+def look_up_zone() -> Any:
+    return zoneinfo.ZoneInfo("Mars/Base")
+
+
+def read_uuid() -> Any:
+    return uuid.UUID("no uuid")
+
+
+def open_address() -> Any:
+    return urllib.request.urlopen("HUNTER2")
+
+
+def query() -> Any:
+    raise ValueError("near: SELECT name FROM users WHERE id = 7;")
+
+
+def in_a_driver() -> Any:
+    space: dict[str, Any] = {"__name__": "driver", "__file__": pydantic.__file__}
+    exec("def connect():\n    raise ValueError('HUNTER2')", space)
+    space["connect"]()
+
+
+# (a function, what the model reads of its exception)
+WRONG_VALUES = {
+    "a date": (strptime, "ValueError: time data '7月18日' does not match format"),
+    "a zone": (look_up_zone, "ZoneInfoNotFoundError: 'No time zone found"),
+    "a UUID": (read_uuid, "ValueError: badly formed hexadecimal UUID string"),
+    "JSON": (parse, "JSONDecodeError: Expecting property name"),
+    "an address": (open_address, None),
+    "SQL": (query, None),
+    "a driver": (in_a_driver, None),
+}
+
+
+@pytest.mark.parametrize(
+    ("function", "speech"), WRONG_VALUES.values(), ids=WRONG_VALUES
+)
+def test_a_wrong_value_is_explained_and_a_driver_is_not(
+    function: Any, speech: str | None
+) -> None:
+    text = explain(raised_by(function), "t", function)
+    if speech is None:
+        assert text == "The tool 't' failed: ValueError"
+    else:
+        assert text.startswith(f"The tool 't' failed: {speech}")
+
+
+def test_code_of_the_users_own_speaks_in_every_tool() -> None:
     error = raised_by(lift)
-    assert explain(error, "t", json.loads) == "The tool 't' failed: ValueError"
-    assert explain(error, "t", None) == "The tool 't' failed: ValueError"
+    speech = "The tool 't' failed: ValueError: 90 kg is too much"
+    assert explain(error, "t", json.loads) == speech
+    assert explain(error, "t", None) == speech
     assert (
         explain(ValueError("never raised"), "t", lift)
         == "The tool 't' failed: ValueError"
@@ -769,14 +832,8 @@ def test_a_function_of_a_notebook_speaks(name: str | None) -> None:
         explain(raised_by(space["heat"]), "t", space["heat"])
         == "The tool 't' failed: ValueError: too hot"
     )
-    assert (
-        explain(raised_by(space["heat"]), "t", lift)
-        == "The tool 't' failed: ValueError"
-    )
-    assert (
-        explain(raised_by(space["heat"]), "t", None)
-        == "The tool 't' failed: ValueError"
-    )
+    speech = "The tool 't' failed: ValueError: too hot"
+    assert explain(raised_by(space["heat"]), "t", lift) == speech
 
 
 def test_a_wrapper_from_elsewhere_is_taken_off() -> None:
@@ -809,8 +866,8 @@ def test_a_group_tells_of_its_members() -> None:
         raised_by(lift), raised_by(parse), Group(raised_by(connect)), raised_by(refuse)
     )
     assert explain(group, "t", lift) == (
-        "The tool 't' failed: Group (ValueError: 90 kg is too much; JSONDecodeError; "
-        "Group (RuntimeError: connect [connection] failed at [path]); City unknown, try Oslo. See /docs/cities/all)"
+        f"The tool 't' failed: Group (ValueError: 90 kg is too much; {NOT_JSON}; "
+        "Group (RuntimeError); City unknown, try Oslo. See /docs/cities/all)"
     )
 
 
@@ -836,7 +893,7 @@ def test_a_group_of_python_tells_of_its_members() -> None:
     got = explain(group, "t", lift)
     assert (
         got
-        == "The tool 't' failed: ExceptionGroup (ValueError: 90 kg is too much; JSONDecodeError)"
+        == f"The tool 't' failed: ExceptionGroup (ValueError: 90 kg is too much; {NOT_JSON})"
     )
 
 
