@@ -181,10 +181,8 @@ class Server:
         """The life of the connection, in a thread and on an event loop of its own."""
         self._loop, self._session = asyncio.get_running_loop(), None
         self._lock = asyncio.Lock()
-        listing, closed = (
-            asyncio.create_task(self._list()),
-            asyncio.wrap_future(closing),
-        )
+        listing = asyncio.create_task(self._list())
+        closed = asyncio.wrap_future(closing)
         await asyncio.wait({listing, closed}, return_when=asyncio.FIRST_COMPLETED)
         failure: Any = ToolkitError(f"{self!r} was closed before it was open.")
         if listing.done():

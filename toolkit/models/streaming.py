@@ -6,6 +6,7 @@ import os.path
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from typing import Any
 
+from toolkit.dialects import Assembly
 from toolkit.errors import MalformedReply
 from toolkit.models.server_sent_events import EventReader
 
@@ -18,12 +19,12 @@ class StreamedReply:
     """One reply that arrives in pieces, over as many attempts as it takes.
 
     If a stream breaks and the request is sent again, `on_text` does not get the same text twice: the new text is
-    passed on from where it goes beyond what was shown, or differs from it. `new_assembly` makes the dialect's assembly
+    passed on from where it goes beyond what was shown, or differs from it. `new_assembly` makes the assembly
     of one attempt.
     """
 
     def __init__(
-        self, new_assembly: Callable[[], Any], on_text: Callable[[str], None]
+        self, new_assembly: Callable[[], Assembly], on_text: Callable[[str], None]
     ) -> None:
         self._new_assembly, self._on_text = new_assembly, on_text
         self._shown_text = ""
