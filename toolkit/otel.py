@@ -93,7 +93,7 @@ class _Leg:
     chat: _OpenSpan | None = None
     batch_start: int = 0
     # The calls that have no span yet, and those that have, by id.
-    waiting: dict[str, Event] = field(default_factory=dict)
+    requests: dict[str, Event] = field(default_factory=dict)
     calls: dict[str, _OpenSpan] = field(default_factory=dict)
     output: str = ""
 
@@ -159,9 +159,9 @@ class Tracing:
             case "route_switch":
                 self._end_chat(leg, "ToolsRefused")
             case "tool_call_request":
-                if not leg.waiting:
+                if not leg.requests:
                     leg.batch_start = time.time_ns()
-                leg.waiting[event.data["tool_call_id"]] = event
+                leg.requests[event.data["tool_call_id"]] = event
             case "tool_exec_result":
                 self._end_call(leg, event)
             case "run_end":
@@ -170,8 +170,8 @@ class Tracing:
     def enter_call(self, call_id: str) -> None:
         """Start the span of a call, in the context of its tool."""
         leg = context.get_value(self._key)
-        if isinstance(leg, _Leg) and call_id in leg.waiting:
-            request = leg.waiting.pop(call_id)
+        if isinstance(leg, _Leg) and call_id in leg.requests:
+            request = leg.requests.pop(call_id)
             call = self._start_call(leg, request, time.time_ns())
             leg.calls[call_id] = call
             context.attach(trace.set_span_in_context(call.span))
@@ -247,7 +247,7 @@ class Tracing:
 
     def _end_call(self, leg: _Leg, event: Event) -> None:
         data, call_id = event.data, event.data["tool_call_id"]
-        request = leg.waiting.pop(call_id, None)
+        request = leg.requests.pop(call_id, None)
         call = leg.calls.pop(call_id, None)
         if request and not call:
             # It did not run, or this sink was not told where.
@@ -265,7 +265,7 @@ class Tracing:
 
     def _end_run(self, leg: _Leg, event: Event) -> None:
         error, stop_reason = event.data.get("error"), event.data.get("stop_reason")
-        leg.waiting.clear()  # what starts from here on is nobody's concern
+        leg.requests.clear()  # what starts from here on is nobody's concern
         try:
             self._end_chat(leg, error or stop_reason)
             for call in list(leg.calls.values()):

@@ -104,10 +104,10 @@ class IsolatedFunction:
 
     def _pack(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bytes:
         """The call as bytes; the function by its name if a fresh interpreter finds it there."""
-        isolating = getattr(sys.modules.get("__main__"), "__isolating__", None)
-        if isolating:
+        outer_name = getattr(sys.modules.get("__main__"), "__isolating__", None)
+        if outer_name:
             raise RuntimeError(
-                f"{self.name!r} is called while its module is imported, in the child for {isolating!r}. "
+                f"{self.name!r} is called while its module is imported, in the child for {outer_name!r}. "
                 "Call it in a function, or below: if __name__ == '__main__'."
             )
         place = _find_place(self.function)

@@ -80,7 +80,7 @@ def _watch(
                 break
         for piece in itertools.islice(_pieces(output_pipe, poll), 64):
             output = (output + piece)[-_MOST_OUTPUT:]
-        received = b"".join(_pieces(signal_pipe, poll))
+        signal_numbers = b"".join(_pieces(signal_pipe, poll))
         seconds = deadline - time.monotonic()
         if len(result) > MOST_RESULT:
             problem = f"returned more than {MOST_RESULT // 1_000_000} MB. Return less, or a part of it."
@@ -90,7 +90,7 @@ def _watch(
                 problem = "ended itself without a result."
         elif seconds <= 0:
             problem = f"ran longer than {settings['timeout']:g} seconds and was ended."
-        elif signal.SIGTERM in received or os.getppid() != settings["parent"]:
+        elif signal.SIGTERM in signal_numbers or os.getppid() != settings["parent"]:
             problem = "was ended: nobody waits for it any more."
         else:
             # At most a fifth of a second, to see whether the parent lives. poll() counts milliseconds.

@@ -99,14 +99,14 @@ class Server:
 
     def open(self) -> Server:
         """Connect, and read the list of tools. Raises ToolkitError if that does not succeed in time."""
-        with self._begin() as opened:
-            opened.result()
+        with self._begin() as opening:
+            opening.result()
         return self
 
     async def aopen(self) -> Server:
         """As `open`, on the running event loop."""
-        with self._begin() as opened:
-            await asyncio.wrap_future(opened)
+        with self._begin() as opening:
+            await asyncio.wrap_future(opening)
         return self
 
     def close(self) -> None:
@@ -163,13 +163,13 @@ class Server:
             raise ToolkitError(
                 f"{self!r} is open already. Close it first, or make another connection."
             )
-        opened: Future[None] = Future()
+        opening: Future[None] = Future()
         # From here on a waiter that is cancelled does not settle it.
-        opened.set_running_or_notify_cancel()
+        opening.set_running_or_notify_cancel()
         closing = self._closing = Future()
-        self._life = threads.start(lambda: asyncio.run(self._live(opened, closing)))
+        self._life = threads.start(lambda: asyncio.run(self._live(opening, closing)))
         try:
-            yield opened
+            yield opening
         except BaseException as error:
             _settle(closing)
             # Given up for another reason, it may take long until the process has ended.
@@ -177,24 +177,25 @@ class Server:
                 concurrent.futures.wait([self._life])
             raise
 
-    async def _live(self, opened: Future[None], closing: Future[None]) -> None:
+    async def _live(self, opening: Future[None], closing: Future[None]) -> None:
         """The life of the connection, in a thread and on an event loop of its own."""
         self._loop, self._session = asyncio.get_running_loop(), None
         self._lock = asyncio.Lock()
-        listing, ended = asyncio.create_task(self._list()), asyncio.wrap_future(closing)
-        await asyncio.wait({listing, ended}, return_when=asyncio.FIRST_COMPLETED)
+        listing = asyncio.create_task(self._list())
+        closed = asyncio.wrap_future(closing)
+        await asyncio.wait({listing, closed}, return_when=asyncio.FIRST_COMPLETED)
         failure: Any = ToolkitError(f"{self!r} was closed before it was open.")
         if listing.done():
             failure = listing.exception()
         if failure is None:
-            opened.set_result(None)
-            await ended
+            opening.set_result(None)
+            await closed
         listing.cancel()
         self._loop = None
         if self._session is not None:
             await self._session.close()
         if failure is not None:
-            opened.set_exception(failure)
+            opening.set_exception(failure)
             _settle(closing)
 
     def _hand_over(self, work: Coroutine[Any, Any, _T]) -> Future[_T]:
@@ -242,11 +243,11 @@ class Server:
     async def _list(self) -> None:
         session = await self._connected()
         try:
-            listed = await asyncio.wait_for(_all_pages(session), self.connect_timeout)
+            entries = await asyncio.wait_for(_all_pages(session), self.connect_timeout)
         except Exception as error:
             raise self._unusable(session, error) from error
         self._tools = as_tools(
-            listed, self.name, self.call, timeout=self.timeout, trusted=self.trusted
+            entries, self.name, self.call, timeout=self.timeout, trusted=self.trusted
         )
 
     async def _call(self, tool: str, arguments: dict[str, Any]) -> Any:
@@ -287,18 +288,18 @@ def _target(server: str | Sequence[str]) -> str | list[str]:
 
 
 async def _all_pages(session: Session) -> list[types.Tool]:
-    listed: list[types.Tool] = []
+    entries: list[types.Tool] = []
     cursor = None
     for _ in range(_MOST_PAGES):
         page = await session.client.list_tools(cursor=cursor)
-        listed += page.tools
+        entries += page.tools
         cursor = page.next_cursor
         if not cursor:
-            return listed
+            return entries
     _log.warning(
         "a list of tools has more than %d pages; the rest is left out", _MOST_PAGES
     )
-    return listed
+    return entries
 
 
 def _settle(future: Future[None]) -> None:

@@ -87,13 +87,13 @@ def _server(
     async def call_tool(
         context: Any, parameters: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        served = registry.subset(tiers=tiers)
-        tool = served.get(served.snapshot().names.get(parameters.name, ""))
+        tools = registry.subset(tiers=tiers)
+        tool = tools.get(tools.snapshot().names.get(parameters.name, ""))
         verdict = None
         # Whoever serves sensitive tools has left the approval to the client.
         if tool is not None and tool.permission == "sensitive":
             verdict = Verdict("approve")
-        result = await served.acall(
+        result = await tools.acall(
             parameters.name, parameters.arguments or {}, verdict=verdict, deps=deps
         )
         return types.CallToolResult(

@@ -163,9 +163,9 @@ class _Incoming(contextlib.AbstractAsyncContextManager[Any]):
         return item
 
 
-def _clean_tool(listed: Any, server: str) -> dict[str, Any] | None:
+def _clean_tool(entry: Any, server: str) -> dict[str, Any] | None:
     """A tool of a raw list without what might be malformed and is not used here. None for one that is of no use."""
-    fields = whole_characters(listed) if isinstance(listed, dict) else {}
+    fields = whole_characters(entry) if isinstance(entry, dict) else {}
     tool: dict[str, Any] = {
         key: fields[key]
         for key, kind in _FIELDS.items()
@@ -177,7 +177,7 @@ def _clean_tool(listed: Any, server: str) -> dict[str, Any] | None:
         _log.warning(
             "a tool of MCP server %r is left out, because it has no name or no schema: %.200r",
             server,
-            listed,
+            entry,
         )
         return None
     schema = {key: value for key, value in schema.items() if value is not None}

@@ -20,7 +20,7 @@ _LONGEST_DESCRIPTION, _LONGEST_SCHEMA = 8_000, 50_000  # characters
 
 
 def as_tools(
-    listed: Sequence[types.Tool],
+    entries: Sequence[types.Tool],
     server: str,
     call: Callable[..., Any],
     *,
@@ -28,9 +28,9 @@ def as_tools(
     trusted: bool,
 ) -> list[Tool]:
     """The tools of the list, without those that cannot be tools here; each calls `call` with its own name."""
-    own_names = {tool.name for tool in listed}
+    own_names = {tool.name for tool in entries}
     tools = dict[str, Tool]()
-    for tool in listed:
+    for tool in entries:
         name = _full_name(server, tool.name, own_names)
         hints = tool.annotations or types.ToolAnnotations()
         tier: Permission = "read" if trusted and hints.read_only_hint else "write"

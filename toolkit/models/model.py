@@ -7,6 +7,7 @@ import importlib
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from toolkit.dialects import Dialect
 from toolkit.messages import ModelInfo, Reply, ToolCall, as_json
 from toolkit.models.clients import Clients
 from toolkit.models.options import refuse_unknown_options
@@ -78,7 +79,8 @@ class Model(LanguageModel):
             is_openai = sdk == "openai" and clients.is_at("https://api.openai.com/")
             info = ModelInfo(strict=is_openai)
         self.name, self.info, self.provider, self.defaults = name, info, sdk, defaults
-        self.dialect: Any = importlib.import_module(f"toolkit.dialects.{dialect}")
+        module: Any = importlib.import_module(f"toolkit.dialects.{dialect}")
+        self.dialect: Dialect = module
         self._transport = Transport(clients, self.dialect.PATH, retries)
 
     def complete(self, request: Request) -> Reply:
@@ -142,8 +144,10 @@ class Model(LanguageModel):
         dialect = self.dialect
         if dialect.DIALECT == "prompted" and not request.tools:
             # Without tools in the prompt, nothing in the reply is meant for the toolkit.
-            from toolkit.dialects import chat as dialect
-        reply: Reply = dialect.decode(body)
+            from toolkit.dialects import chat
+
+            dialect = chat
+        reply = dialect.decode(body)
         if dialect.DIALECT != "prompted":
             reply = _with_leaked_calls(reply, request)
         if stream:

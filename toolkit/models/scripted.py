@@ -36,14 +36,14 @@ class ScriptedModel(LanguageModel):
         """Play the next reply. Raises AssertionError if the script has ended."""
         self.requests.append(request)
         script = self._script
-        scripted = script(request) if callable(script) else next(script, _END)
-        if scripted is _END:
+        entry = script(request) if callable(script) else next(script, _END)
+        if entry is _END:
             raise AssertionError(
                 f"The script has ended, but there is another request: {request.messages[-1]!r}"
             )
-        if isinstance(scripted, BaseException):
-            raise scripted
-        reply = _as_reply(scripted)
+        if isinstance(entry, BaseException):
+            raise entry
+        reply = _as_reply(entry)
         if request.on_text and reply.message.text:
             request.on_text(reply.message.text)
         return reply
@@ -56,35 +56,35 @@ class ScriptedModel(LanguageModel):
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        unplayed = [] if callable(self._script) or kind else list(self._script)
-        if unplayed:
+        remaining = [] if callable(self._script) or kind else list(self._script)
+        if remaining:
             raise AssertionError(
-                f"The script was not played to its end; {len(unplayed)} replies are left: {unplayed!r}"
+                f"The script was not played to its end; {len(remaining)} replies are left: {remaining!r}"
             )
 
 
 _END = object()
 
 
-def _as_reply(scripted: Any) -> Reply:
+def _as_reply(entry: Any) -> Reply:
     """A scripted reply as a Reply, whose calls have the text that a model would have sent."""
-    if isinstance(scripted, str):
-        scripted = Message("assistant", scripted)
-    elif isinstance(scripted, ToolCall):
-        scripted = Message("assistant", tool_calls=(scripted,))
-    elif isinstance(scripted, Sequence) and all(
-        isinstance(call, ToolCall) for call in scripted
+    if isinstance(entry, str):
+        entry = Message("assistant", entry)
+    elif isinstance(entry, ToolCall):
+        entry = Message("assistant", tool_calls=(entry,))
+    elif isinstance(entry, Sequence) and all(
+        isinstance(call, ToolCall) for call in entry
     ):
-        scripted = Message("assistant", tool_calls=tuple(scripted))
-    if isinstance(scripted, Message):
-        scripted = Reply(scripted)
-    if not isinstance(scripted, Reply):
+        entry = Message("assistant", tool_calls=tuple(entry))
+    if isinstance(entry, Message):
+        entry = Reply(entry)
+    if not isinstance(entry, Reply):
         raise TypeError(
-            f"{scripted!r} is not a scripted reply. Pass a text, ToolCalls, a Message, a Reply or an exception."
+            f"{entry!r} is not a scripted reply. Pass a text, ToolCalls, a Message, a Reply or an exception."
         )
-    message = scripted.message
+    message = entry.message
     calls = tuple(
         call if call.raw else replace(call, raw=as_json(call.arguments))
         for call in message.tool_calls
     )
-    return replace(scripted, message=replace(message, tool_calls=calls))
+    return replace(entry, message=replace(message, tool_calls=calls))

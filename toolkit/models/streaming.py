@@ -6,6 +6,7 @@ import os.path
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from typing import Any
 
+from toolkit.dialects import Assembly
 from toolkit.errors import MalformedReply
 from toolkit.models.server_sent_events import EventReader
 
@@ -18,15 +19,15 @@ class StreamedReply:
     """One reply that arrives in pieces, over as many attempts as it takes.
 
     If a stream breaks and the request is sent again, `on_text` does not get the same text twice: the new text is
-    passed on from where it goes beyond what was shown, or differs from it. `new_assembly` makes the dialect's assembly
+    passed on from where it goes beyond what was shown, or differs from it. `new_assembly` makes the assembly
     of one attempt.
     """
 
     def __init__(
-        self, new_assembly: Callable[[], Any], on_text: Callable[[str], None]
+        self, new_assembly: Callable[[], Assembly], on_text: Callable[[str], None]
     ) -> None:
         self._new_assembly, self._on_text = new_assembly, on_text
-        self._shown = ""
+        self._shown_text = ""
 
     def collect(self, pieces: Iterable[Any]) -> Any:
         """Take in one attempt: bytes of server-sent events, or chunks. Return the body of the reply.
@@ -47,13 +48,13 @@ class StreamedReply:
 
     def show_whole(self, text: str) -> None:
         """Show the text of a finished reply if none was shown: some servers do not stream though asked to."""
-        if text and not self._shown:
+        if text and not self._shown_text:
             self._on_text(text)
 
     def _start(self) -> None:
         self._assembly, self._events = self._new_assembly(), EventReader()
         # What an earlier attempt showed, and this one has not repeated yet.
-        self._unrepeated = self._shown
+        self._repetition = self._shown_text
 
     def _add(self, piece: Any) -> None:
         chunks: Iterable[Any] = [piece]
@@ -65,12 +66,12 @@ class StreamedReply:
 
     def _show(self, text: str) -> None:
         """Pass on what goes beyond an earlier attempt."""
-        repeated = len(os.path.commonprefix([text, self._unrepeated]))  # noqa: RUF071  # by characters, on purpose
-        is_repetition = repeated == len(text)
-        self._unrepeated = self._unrepeated[repeated:] if is_repetition else ""
+        overlap = len(os.path.commonprefix([text, self._repetition]))  # noqa: RUF071  # by characters, on purpose
+        is_repetition = overlap == len(text)
+        self._repetition = self._repetition[overlap:] if is_repetition else ""
         if not is_repetition:
-            self._shown += text[repeated:]
-            self._on_text(text[repeated:])
+            self._shown_text += text[overlap:]
+            self._on_text(text[overlap:])
 
     def _body(self) -> Any:
         try:
