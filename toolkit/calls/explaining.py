@@ -102,7 +102,9 @@ def _is_own(module: Mapping[str, Any], home: str) -> bool:
     if name == home or name.partition(".")[0] == (home or "").partition(".")[0]:
         return True
     path = module.get("__file__")
-    return path is None or not path.startswith(_installed_folders())
+    if path is None:
+        return name in ("", "__main__")  # a notebook cell
+    return not path.startswith(_installed_folders())
 
 
 def _is_value_check(module: Mapping[str, Any]) -> bool:
