@@ -16,6 +16,7 @@ import pytest
 
 from server import ChatServer, answer, call
 from toolkit import __main__ as cli
+from toolkit.evals import load_cases
 from toolkit.lint import lint_tools
 from toolkit.tools.registry import REGISTRY
 from toolkit.tools.tool import as_tool
@@ -53,10 +54,7 @@ def find_blocks(text: str) -> Iterator[str]:
 
 
 # What stands in the blocks that start a process, and the last line that they print.
-PROCESSES = {
-    "@isolated": "168",
-    "mcp.connect(": "Asia/Tokyo Half past midnight or later.",
-}
+PROCESSES = {"@isolated": "168"}
 
 
 def starts_process(code: str) -> bool:
@@ -107,47 +105,6 @@ def test_the_ten_lines_answer(readme: Played) -> None:
     )
 
 
-def test_a_run_is_seen(readme: Played) -> None:
-    block = readme.block("from toolkit.otel")
-    assert '  … len({"obj":[1,2,3]})' in block.printed
-    assert '│  ✓ len({"obj":[1,2,3]}) → 3' in "\n".join(block.printed)
-    assert "Three." in (readme.folder / "run.html").read_text("utf-8")
-
-
-def test_tools_are_functions_methods_and_classes(readme: Played) -> None:
-    block = readme.block("class Counter(Tool)")
-    registry = block.names["registry"]
-    assert block.printed[0].split() == [
-        "find_order",
-        "read",
-        "number",
-        *[
-            "Look",
-            "up",
-            "an",
-            "order.",
-            "Use",
-            "it",
-            "before",
-            "you",
-            "say",
-            "anything",
-            "of",
-            "one.",
-        ],
-    ]
-    assert block.printed[3:] == ["2", '{"article":"lamp"}']
-    assert [tool.name for tool in registry] == ["find_order", "add_item", "count_up"]
-    assert list(registry["find_order"].parameters["properties"]) == ["number"], (
-        "the context is hidden"
-    )
-    found = registry.call("find_order", '{"number": 7}', deps={7: {"article": "lamp"}})
-    assert found.value == {"article": "lamp"}
-    missing = registry.call("find_order", '{"number": 8}', deps={})
-    assert missing.content == "There is no such order. Ask for the number again."
-    assert registry.call("add_item", '{"name": "bread"}').content == "1 items"
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="refused there")
 @pytest.mark.parametrize(("part", "printed"), PROCESSES.items(), ids=PROCESSES)
@@ -169,41 +126,62 @@ def test_a_run_pauses_and_goes_on(readme: Played) -> None:
     assert told == "delete_file {'path': 'notes.txt'} notes.txt is gone approve"
 
 
-def test_many_tools_are_narrowed(readme: Played) -> None:
-    assert readme.block("recall_at(").printed == [
-        "[['get_weather', 'find_tools'], ['get_weather', 'list_files', 'find_tools']]",
-        "Recall(rate=0.5, missed={'Tell Ann!': ['send_mail']})",
+def test_tools_are_functions_and_methods(readme: Played) -> None:
+    block = readme.block("register_methods(Cart")
+    registry = block.names["registry"]
+    assert block.printed[-1] == '{"article":"lamp"}'
+    assert [tool.name for tool in registry] == ["find_order", "add_item"]
+    parameters = registry["find_order"].parameters["properties"]
+    assert list(parameters) == ["number"], "the context is hidden"
+    missing = registry.call("find_order", '{"number": 8}', deps={})
+    assert missing.content == "There is no such order. Ask for the number again."
+    assert registry.call("add_item", '{"name": "bread"}').content == "1 items"
+
+
+def test_a_policy_decides(readme: Played) -> None:
+    reason = "Too much to pay without a person."
+    assert readme.block("import allow, ask_in_terminal").printed == [
+        "Ada has 9 euros",
+        f"Not run: the policy denied this call ({reason}).",
     ]
 
 
-def test_an_evaluation_tells_what_it_found(readme: Played) -> None:
+def test_a_run_continues_by_its_id(readme: Played) -> None:
+    block = readme.block("from toolkit.store")
+    waiting, answer_, verified = block.printed
+    assert waiting == "[('greeting', 'send_mail')]"
+    assert answer_ == "It is sent."
+    assert f"# {verified}" in block.code
+
+
+def test_many_tools_and_many_prompts(readme: Played) -> None:
+    assert readme.block("recall_at(").printed == [
+        "['get_weather', 'find_tools']",
+        "Recall(rate=0.5, missed={'Tell Ann!': ['send_mail']})",
+        "['TEA', 'TOAST']",
+    ]
+
+
+def test_tools_are_checked_and_measured(readme: Played) -> None:
     block = readme.block("evaluate(cases")
+    assert block.printed[0] == "[]"
+    (promised,) = re.findall(r"# (about .*?) …", block.code)
+    assert any(line.startswith(promised) for line in block.printed)
+    assert "Anthropic Messages" in block.printed
     assert [outcome.label for outcome in block.names["report"].outcomes] == [
         "right",
         "missing_call",
         "right",
     ]
     assert block.printed[-1] == "0"
-    assert "About 4 pounds." in "".join(block.printed)
 
 
-def test_tools_are_checked(readme: Played) -> None:
-    block = readme.block("lint_tools")
-    printed = block.printed
-    found = re.findall(
-        r"^(\w+) (delete_note\S*): .*\[(\S+)\]$", "\n".join(printed), re.MULTILINE
-    )
-    assert found == [
-        ("error", "delete_note", "destructive-read"),
-        ("error", "delete_note.titel", "parameter-unknown"),
-        ("warning", "delete_note", "description-repeats-name"),
-        ("warning", "delete_note.title", "parameter-undescribed"),
-        ("warning", "delete_note.mode", "values-in-text"),
-    ]
-    (total,) = (line for line in printed if "tokens in each request" in line)
-    (promised,) = re.findall(r"print\(cost\)  # (about .*?) …", block.code)
-    assert total.startswith(f"{promised} 0.000039 USD")
-    assert "Anthropic Messages" in printed
+def test_the_cases_in_yaml_can_be_read(tmp_path: Path) -> None:
+    text = README.read_text("utf-8")
+    (cases,) = re.findall(r"^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    (tmp_path / "cases.yaml").write_text(cases, "utf-8")
+    (case,) = load_cases(tmp_path / "cases.yaml")
+    assert case.input == "How much is $20 in euros?"
 
 
 def test_the_tools_shown_are_good_ones(readme: Played) -> None:
@@ -214,53 +192,13 @@ def test_the_tools_shown_are_good_ones(readme: Played) -> None:
         if hasattr(thing, "tool_schema")
     ]
     registry = readme.block("register_methods(Cart").names["registry"]
-    shown = {
-        tool.name: tool
-        for tool in (*map(as_tool, tools), *registry)
-        if tool.name != "delete_note"
-    }
-    assert shown.keys() >= {
-        "get_weather",
-        "find_order",
-        "add_item",
-        "count_up",
-        "delete_file",
-    }
+    shown = {tool.name: tool for tool in (*map(as_tool, tools), *registry)}
+    assert shown.keys() >= {"get_weather", "find_order", "add_item", "delete_file"}
     assert [str(finding) for finding in lint_tools(shown.values())] == []
 
 
-def test_a_policy_decides(readme: Played) -> None:
-    paid, denied = readme.block("import allow, ask_in_terminal").printed
-    assert paid == "Ada has 9 euros"
-    assert (
-        denied
-        == "Not run: the policy denied this call (Too much to pay without a person.)."
-    )
-
-
-def test_a_plan_is_carried_out(readme: Played) -> None:
-    planned, done = readme.block('mode="plan"').printed
-    (promised,) = re.findall(
-        r"print\(result\.plan\)  # (.*)", readme.block('mode="plan"').code
-    )
-    assert planned == promised
-    assert done == "a.txt is b.txt now"
-
-
-def test_a_run_goes_on_by_its_id(readme: Played) -> None:
-    block = readme.block("from toolkit.store")
-    waiting, came, verified = block.printed
-    assert (
-        waiting
-        == "greeting [('c1', 'send_mail', {'to': 'ada@example.com', 'text': 'Hi!'})]"
-    )
-    assert came == "It is sent. [('greeting', 'answered')]"
-    assert f"# {verified}" in block.code
-    assert str(block.names["again"]) == "It is sent."
-
-
-def test_a_batch_keeps_the_order(readme: Played) -> None:
-    assert readme.block("run_batch(").printed == ["['TEA', 'TOAST']"]
+def test_the_manual_stays_short() -> None:
+    assert README.stat().st_size <= 15_000
 
 
 MY_TOOLS = '''
