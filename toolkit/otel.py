@@ -171,8 +171,7 @@ class Tracing:
         """Start the span of a call, in the context of its tool."""
         leg = context.get_value(self._key)
         if isinstance(leg, _Leg) and call_id in leg.requests:
-            request = leg.requests.pop(call_id)
-            call = self._start_call(leg, request, time.time_ns())
+            call = self._start_call(leg, leg.requests.pop(call_id), time.time_ns())
             leg.calls[call_id] = call
             context.attach(trace.set_span_in_context(call.span))
 

@@ -8,7 +8,7 @@ import logging
 import os
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, TextIO
+from typing import Any
 
 import httpx2
 from mcp import Client, StdioServerParameters, stdio_client
@@ -103,16 +103,17 @@ class Session:
                     env=dict(self._env),
                     encoding_error_handler="replace",
                 )
-                errors = stack.enter_context(self._standard_error())
+                # A pipe to the log: the process could not inherit ours if that is not a file, as in a notebook.
+                reading, writing = os.pipe()
+                listening = threads.start(lambda: self._listen(reading))
+                # The last lines are read before the session reports that it ended.
+                stack.push_async_callback(
+                    asyncio.wait, [asyncio.wrap_future(listening)], timeout=1.0
+                )
+                errors = stack.enter_context(os.fdopen(writing, "w"))
                 streams = stdio_client(command, errors)
             incoming, outgoing = await stack.enter_async_context(streams)
             yield _Incoming(incoming, self), outgoing
-
-    def _standard_error(self) -> TextIO:
-        """A pipe to the log. The process could not inherit ours if that is not a file, as in a notebook."""
-        reading, writing = os.pipe()
-        threads.start(lambda: self._listen(reading))
-        return open(writing, "w")
 
     def _listen(self, reading: int) -> None:
         with open(reading, encoding="utf-8", errors="replace") as file:
@@ -121,7 +122,7 @@ class Session:
                 _log.debug("MCP server %r: %s", self.name, line.rstrip())
 
 
-class _Incoming(contextlib.AbstractAsyncContextManager[Any]):
+class _Incoming(AsyncIterator[Any], contextlib.AbstractAsyncContextManager[Any]):
     """The messages of a server. The SDK would refuse a whole list for one bad tool; that tool is left out here."""
 
     def __init__(self, stream: Any, session: Session) -> None:
@@ -132,9 +133,6 @@ class _Incoming(contextlib.AbstractAsyncContextManager[Any]):
 
     async def __aexit__(self, *_: object) -> None:
         await self._stream.aclose()
-
-    def __aiter__(self) -> _Incoming:
-        return self
 
     async def __anext__(self) -> Any:
         try:
