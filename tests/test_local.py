@@ -32,7 +32,8 @@ from toolkit import (
     run_agent_with_tools,
 )
 from toolkit.local import LocalModel, is_installed, llama
-from toolkit.local.model import _Turn, _without_guesses
+from toolkit.local.answers import without_guesses
+from toolkit.local.model import Turn
 from toolkit.messages import Reply, ToolResult
 from toolkit.tools.request import Request
 
@@ -130,7 +131,7 @@ def test_a_tool_is_called_and_its_result_worded(registry: ToolRegistry) -> None:
     result = run_agent_with_tools(
         "What is the weather in Lisbon?", model="local", tools=registry
     )
-    assert [(call.name, call.arguments) for call in result.calls] == [
+    assert [(call.name, json.loads(call.raw)) for call in result.calls] == [
         ("get_weather", {"city": "Lisbon"})
     ]
     assert result.stop_reason == "answered"
@@ -381,7 +382,7 @@ def test_a_schema_that_llama_cannot_read_still_gets_a_call(
 def test_an_optional_argument_that_something_speaks_for_is_no_guess(
     key: str, value: Any, text: str
 ) -> None:
-    assert _without_guesses({key: value}, {}, text) == ({key: value}, ())
+    assert without_guesses({key: value}, {}, text) == ({key: value}, ())
 
 
 @pytest.mark.parametrize(
@@ -390,11 +391,11 @@ def test_an_optional_argument_that_something_speaks_for_is_no_guess(
     ids=lambda value: repr(value)[:9],
 )
 def test_an_optional_argument_that_nothing_speaks_for_is_a_guess(value: Any) -> None:
-    assert _without_guesses({"key": value}, {}, "the shortest way in red") == (
+    assert without_guesses({"key": value}, {}, "the shortest way in red") == (
         {},
         ("guess",),
     )
-    assert _without_guesses({"key": value}, {"required": ["key"]}, "") == (
+    assert without_guesses({"key": value}, {"required": ["key"]}, "") == (
         {"key": value},
         (),
     )
@@ -402,20 +403,20 @@ def test_an_optional_argument_that_nothing_speaks_for_is_a_guess(value: Any) -> 
 
 def test_a_list_without_an_end_loses_its_repetitions() -> None:
     required = {"required": ["who"]}
-    assert _without_guesses(
+    assert without_guesses(
         {"who": ["Ann", "Tom", "Ann", "Ann"]}, required, "Ann and Tom come"
     ) == (
         {"who": ["Ann", "Tom"]},
         ("repetition",),
     )
     twice = {"who": ["Ann", "Ann"]}
-    assert _without_guesses(twice, required, "Ann and another Ann come") == (twice, ())
+    assert without_guesses(twice, required, "Ann and another Ann come") == (twice, ())
 
 
 @given(st.text() | json_objects.map(json.dumps), st.text(max_size=30))
 def test_whatever_the_model_writes_becomes_a_call(written: str, text: str) -> None:
     tool = with_properties(["a"], a={}, b={})
-    reply = _Turn((), text, tool).read(Reply(Message("assistant", written)))
+    reply = Turn((), text, tool).read(Reply(Message("assistant", written)))
     (call,) = reply.message.tool_calls
     assert call.problem or json.loads(call.raw) == dict(call.arguments)
 
@@ -438,7 +439,7 @@ def test_a_conversation_longer_than_the_context_is_cut(
     model: LocalModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "toolkit.local.model._ROOMS", (40_000, 400)
+        "toolkit.local.model.CHARACTERS", (40_000, 400)
     )  # the server refuses the first
     said = [
         Message("system", "Be brief."),
@@ -498,9 +499,7 @@ def test_a_proxy_in_the_environment_is_not_asked(
     assert path is not None
     server = llama.Serving(path)  # its client is made under this environment
     try:
-        assert server.model.complete(
-            Request(asked("Hello"), [], options={"max_tokens": 2})
-        ).message.text
+        assert server.complete(asked("Hello"), {"max_tokens": 2}).message.text
     finally:
         server.close()
 
@@ -548,8 +547,8 @@ def test_the_event_loop_goes_on_and_a_cancelled_request_harms_nobody(
     ("content", "complaint"),
     [
         pytest.param(None, "cannot be read", id="no such file"),
-        pytest.param(b"", "is no GGUF", id="empty"),
-        pytest.param(b"PK\x03\x04 a zip file", "is no GGUF", id="another kind"),
+        pytest.param(b"", "is not a GGUF", id="empty"),
+        pytest.param(b"PK\x03\x04 a zip file", "is not a GGUF", id="another kind"),
     ],
 )
 def test_what_is_no_model_file_is_named(

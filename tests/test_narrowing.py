@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolkit.local.narrowing import SPANS, count_named, narrow
+from toolkit.local.narrowing import count_named, narrow
+from toolkit.local.spans import SPANS
 
 TEXT, INTEGER, NUMBER, FLAG = (
     {"type": kind} for kind in ("string", "integer", "number", "boolean")

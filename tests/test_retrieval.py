@@ -151,7 +151,7 @@ def test_always_takes_functions() -> None:
 
 def test_always_names_tools_of_the_run() -> None:
     with pytest.raises(
-        ValueError, match=r"always= names \['send_male'\], which the run was not given"
+        ValueError, match=r"always= names \['send_male'\], which the run does not have"
     ):
         best(1, always=["send_male", "send_mail"])(ask("mail"), TOOLS)
 
@@ -161,7 +161,7 @@ def test_always_names_tools_of_the_run() -> None:
     "make", [best, lambda k: hybrid(embed, k), lambda k: find_tools(TOOLS, k)]
 )
 def test_k_is_a_number_of_tools(make: Callable[..., Any], k: Any) -> None:
-    with pytest.raises(ValueError, match="is no number of tools"):
+    with pytest.raises(ValueError, match="must be a number of tools"):
         make(k)
 
 
@@ -385,7 +385,7 @@ async def embed_later(texts: list[str]) -> list[list[float]]:
 
 @pytest.mark.parametrize("wrong", [embed_later, None, "text-embedding-3-small"])
 def test_embed_is_a_plain_function(wrong: Any) -> None:
-    with pytest.raises(TypeError, match="embed is a plain function"):
+    with pytest.raises(TypeError, match="embed must be a plain function"):
         hybrid(wrong)
 
 

