@@ -59,8 +59,9 @@ def judge(case: Case, result: RunResult, tools: ToolRegistry) -> Outcome:
     pairs = list(_pairs(case.expected, calls, reasons, last_words))
     label = min((pair.label for pair in pairs), key=_GRAVEST_FIRST.index)
     explanation = " ".join(pair.reason for pair in pairs if pair.reason)
-    positions = range(len(calls))
-    if label == "right" and case.in_order and any(reasons[n][n] for n in positions):
+    # All are right, so that there are as many calls as expected.
+    in_place = (reasons[n][n] == "" for n in range(len(calls)))
+    if label == "right" and case.in_order and not all(in_place):
         label = "wrong_tool"
         order = ", ".join(map(_call_text, calls))
         explanation = f"The calls came in another order: {order}."
