@@ -13,7 +13,7 @@ import re
 import sys
 
 from toolkit import ScriptedModel, ToolCall, ToolRegistry
-from toolkit.evals.evaluation import Case, contains, evaluate
+from toolkit.evals import Case, contains, evaluate
 
 CITIES = ("Lima", "Oslo", "Cairo", "Porto", "Quito")
 CASES = [

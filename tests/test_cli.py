@@ -306,7 +306,7 @@ WRONG: dict[str, tuple[list[str], str]] = {
     ),
     "a rule that is none": (
         ["lint", "desk_tools", "--ignore", "pretty"],
-        "There is no rule 'pretty'",
+        "Unknown rule 'pretty'",
     ),
     "both verdicts": (
         ["resume", "r", "--store", "s.db", "--approve", "a", "--deny", "a=no"],

@@ -32,7 +32,9 @@ from toolkit import (
     tool,
 )
 from toolkit.cost import Money, Price
-from toolkit.evals.evaluation import (
+from toolkit.evals import (
+    ALL,
+    NO_CALL,
     Case,
     Comparison,
     Expected,
@@ -49,7 +51,6 @@ from toolkit.evals.evaluation import (
     optional,
     run_case,
 )
-from toolkit.evals.report import ALL, NO_CALL
 
 pytest_plugins = ["pytester"]
 
@@ -668,14 +669,14 @@ def test_a_seed_is_sent_and_counts_up() -> None:
 
 
 def test_a_seed_goes_only_where_one_is_taken() -> None:
-    from toolkit.evals.evaluation import _takes_seed
+    from toolkit.evals.evaluation import _accepts_seed
 
     wires = ("chat", "react", "responses", "anthropic")
     models = [
         Model("m", wire=wire, base_url="http://127.0.0.1:9", api_key="k")
         for wire in wires
     ]
-    assert [_takes_seed(model) for model in models] == [True, True, False, False]
+    assert [_accepts_seed(model) for model in models] == [True, True, False, False]
 
 
 # Many cases
@@ -766,7 +767,7 @@ def test_a_report_is_saved_and_loaded(tmp_path: Path) -> None:
     )
     assert Report.load(tmp_path / "report.json") == report
     (tmp_path / "other.json").write_text("[1]")
-    with pytest.raises(ValueError, match=r"other.json' is no saved report"):
+    with pytest.raises(ValueError, match=r"other.json' is not a saved report"):
         report.compare(tmp_path / "other.json")
 
 
@@ -926,7 +927,7 @@ def test_what_cannot_be_sent_is_an_outcome() -> None:
     )
     assert report.outcomes[0].label == "error"
     assert (
-        "a lambda. In other processes, tools are found by tools='module:name'."
+        "a lambda. Tools for other processes are passed as tools='module:name'."
         in report.outcomes[0].explanation
     )
 
@@ -982,13 +983,13 @@ def test_cases_and_outcomes_can_be_sent() -> None:
         pytest.param(
             lambda: run([Case("q", None)], executor="threads"),
             TypeError,
-            "executor is one",
+            "executor must be",
             id="executor",
         ),
         pytest.param(
             lambda: run([Case("q", None)], on_progress=5),
             TypeError,
-            "on_progress is a function",
+            "on_progress must be",
             id="progress",
         ),
         pytest.param(
@@ -1037,12 +1038,15 @@ def test_cases_and_outcomes_can_be_sent() -> None:
         pytest.param(
             lambda: run([Case("q", None)], price=3),
             TypeError,
-            "price=3: give a",
+            "price=3: pass a",
             id="one price",
         ),
         pytest.param(lambda: run("cases.yaml"), ValueError, "load_cases", id="a path"),  # type: ignore[arg-type]
         pytest.param(
-            lambda: run([{"input": "q"}]), TypeError, "a list of Case", id="rows"
+            lambda: run([{"input": "q"}]),
+            TypeError,
+            "must be a list of Case",
+            id="rows",
         ),  # type: ignore[list-item]
         pytest.param(
             lambda: check(Case("q", None), tools="json"),
@@ -1248,7 +1252,7 @@ def test_each_case_is_a_test(pytester: pytest.Pytester) -> None:
         import pytest
         from test_evals import TOOLS, clever
         from toolkit import ScriptedModel
-        from toolkit.evals.evaluation import check, load_cases
+        from toolkit.evals import check, load_cases
 
         @pytest.mark.parametrize("case", load_cases("cases.yaml"), ids=str)
         def test_calls(case):
@@ -1402,7 +1406,7 @@ def test_ids_are_made_of_the_input() -> None:
         pytest.param(
             "c.jsonl",
             '\n{"input": "q", "tol": "a"}',
-            r"line 2: 'tol' is no field. Did you mean 'tool'",
+            r"line 2: 'tol' is not a field. Did you mean 'tool'",
             id="field",
         ),
         pytest.param(
@@ -1454,11 +1458,11 @@ def test_ids_are_made_of_the_input() -> None:
             r"c.yaml, line 3: 'tol' is",
             id="YAML field",
         ),
-        pytest.param("c.yaml", "- input: [\n", r"c.yaml: this is no YAML", id="YAML"),
+        pytest.param("c.yaml", "- input: [\n", r"c.yaml: this is not YAML", id="YAML"),
         pytest.param(
             "c.yaml",
             "input: q\n",
-            r"c.yaml: the file is a list",
+            r"c.yaml: the file must be a list",
             id="YAML without a list",
         ),
         pytest.param("c.csv", "", r"are read from .yaml", id="another suffix"),

@@ -601,7 +601,9 @@ def test_rules_can_be_ignored() -> None:
 
 @pytest.mark.parametrize("unknown", ["names", "find_city:names", "find_city"])
 def test_a_rule_that_does_not_exist(unknown: str) -> None:
-    with pytest.raises(ValueError, match=f"no rule '{unknown}'.*description-missing"):
+    with pytest.raises(
+        ValueError, match=f"Unknown rule '{unknown}'.*description-missing"
+    ):
         lint_tools([find_city], ignore=[unknown])
 
 

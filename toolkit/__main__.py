@@ -276,7 +276,7 @@ def _verify(given: argparse.Namespace) -> int:
 
 
 def _eval(given: argparse.Namespace) -> int:
-    from toolkit.evals.evaluation import Report, evaluate, load_cases
+    from toolkit.evals import Report, evaluate, load_cases
 
     baseline = (
         Report.load(given.baseline) if given.baseline else None

@@ -7,6 +7,7 @@ without. Without a model they are estimated from the length of the schemas, and 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,11 +23,11 @@ from toolkit.tools.request import LanguageModel, Request
 from toolkit.tools.tool import Tool, Toolset, as_tool, tool_entry
 
 BYTES_PER_TOKEN = 4.5
-"""How long a tool's compact JSON is for a token, where that is estimated.
+"""The length of a tool's compact JSON for each token, for estimates.
 
 Measured on 1,702 function definitions (Berkeley Function-Calling Leaderboard), with the vocabularies of OpenAI (o200k,
-cl100k), DeepSeek, SmolLM2 and an older one of Anthropic's: the totals come within 8 %, nine tools in ten within 16 %.
-What a provider writes around the schemas, or in their place, is not in it (Anthropic: some hundreds of tokens).
+cl100k), DeepSeek, SmolLM2 and an older one of Anthropic's: the totals are within 8 %, nine tools in ten within 16 %.
+What a provider writes around the schemas, or in their place, is not counted (Anthropic: some hundreds of tokens).
 """
 
 
@@ -43,9 +44,9 @@ class Money:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What a provider takes for a million tokens: read, written, and read again from its cache (None: as `input`).
+    """The price of a million tokens: of input, of output, and of input from the provider's cache (None: as `input`).
 
-    Price lists change, so the toolkit brings none. What a provider takes for writing into its cache is not counted.
+    Price lists change, so the toolkit brings none. The price of writing into a cache is not counted.
     """
 
     input: float
@@ -83,7 +84,7 @@ class SchemaCost:
 
     @property
     def money(self) -> Money | None:
-        """What that costs with each request, where a price was given and the provider's cache does not help."""
+        """The cost of that in each request, without the help of a cache. None without a price."""
         return self.price.of(Usage(self.total)) if self.price else None
 
     def exceeds(self, max_tokens: int) -> bool:
@@ -92,13 +93,15 @@ class SchemaCost:
 
     def __str__(self) -> str:
         rows = sorted(self.tools.items(), key=lambda row: -row[1])
-        rows += [("(once)", self.overhead)] if self.overhead else []
+        if self.overhead:
+            rows.append(("(once)", self.overhead))
         lines = [f"{tokens:8,}  {name}" for name, tokens in rows]
-        count = f"{'' if self.is_exact else 'about '}{self.total:,}"
-        cost = f", {self.money}" if self.money else ""
-        return "\n".join(
-            [*lines, f"{count} tokens in each request{cost} ({self.measured})"]
-        )
+        total = f"{self.total:,} tokens in each request"
+        if not self.is_exact:
+            total = f"about {total}"
+        if self.money:
+            total += f", {self.money}"
+        return "\n".join([*lines, f"{total} ({self.measured})"])
 
 
 def schema_cost(
@@ -115,121 +118,143 @@ def schema_cost(
 
     tools: functions, Tools or a registry; None takes the global one.
     model: a name or a `Model` as for a run; `client`, `base_url`, `api_key` go with a name. It is sent two requests
-        whose answers are cut to a token or a few (and up to three more where it refuses the field that cuts them).
+        whose answers are cut to a token or a few (and up to three more if it refuses the field that cuts them).
         None estimates, and sends nothing.
-    each: measure every tool, by one further request for each; else the total is divided by their length.
-    price: what a million tokens cost, to tell the money as well.
+    each: measure every tool, with one more request for each; else the total is divided by their length.
+    price: what a million tokens cost, to get the money as well.
 
-    Where the request with the tools counts no more tokens than the one without, the model does not get them all (the
+    If the request with the tools counts no more tokens than the one without, the model does not get them all (the
     embedded model picks one itself, some servers drop them): the cost is then an estimate. Raises ModelError.
     """
-    registry = registry_of(tools)
-    shown = list(registry.snapshot().values())
+    shown = list(registry_of(tools).snapshot().values())
+    lengths = {tool.name: _length(tool) for tool in shown}
     if model is None and client is None and base_url is None:
-        return _estimated(shown, price, "estimated from the length of the schemas")
+        return _estimated(lengths, price, "estimated from the length of the schemas")
     probe = _Probe(find_model(model, client=client, base_url=base_url, api_key=api_key))
-    without = probe.count(())
-    total = probe.count(shown) - without if shown else 0
+    bare = probe.count(())
+    total = probe.count(shown) - bare if shown else 0
     if shown and total <= 0:
-        return _estimated(
-            shown,
-            price,
-            f"estimated: {probe.model.name!r} counts no tokens for tools",
-            probe.requests,
-        )
-    how = f"counted by {probe.model.name!r}"
-    if len(shown) < 2 or not each:
-        how += "; shares by length" if len(shown) > 1 else ""
-        return SchemaCost(
-            _shared(total, shown), 0, total, True, how, probe.requests, price
-        )
-    alone = {tool.name: probe.count([tool]) - without for tool in shown}
-    # What comes once stands in each of these requests, and only once in the one with all tools. Rounded up, so that
-    # no tool is charged with it.
-    once = max(0, -(-(sum(alone.values()) - total) // (len(alone) - 1)))
-    shares = {name: count - once for name, count in alone.items()}
+        measured = f"estimated: {probe.model.name!r} counts no tokens for tools"
+        return _estimated(lengths, price, measured, probe.requests)
+    measured = f"counted by {probe.model.name!r}"
+    shares = _shares(total, lengths)
+    if len(shown) > 1 and each:
+        alone = {tool.name: probe.count([tool]) - bare for tool in shown}
+        shares = _own_shares(total, alone)
+    elif len(shown) > 1:
+        measured += "; shares by length"
     return SchemaCost(
-        shares, total - sum(shares.values()), total, True, how, probe.requests, price
+        tools=shares,
+        overhead=total - sum(shares.values()),
+        total=total,
+        is_exact=True,
+        measured=measured,
+        requests=probe.requests,
+        price=price,
     )
 
 
+def _estimated(
+    lengths: Mapping[str, int], price: Price | None, measured: str, requests: int = 0
+) -> SchemaCost:
+    total = round(sum(lengths.values()) / BYTES_PER_TOKEN)
+    return SchemaCost(
+        tools=_shares(total, lengths),
+        overhead=0,
+        total=total,
+        is_exact=False,
+        measured=measured,
+        requests=requests,
+        price=price,
+    )
+
+
+def _own_shares(total: int, alone: Mapping[str, int]) -> dict[str, int]:
+    """What each tool adds, without what comes once, from what a request with it alone counts.
+
+    What comes once is part of each of these requests, but only once of the one with all tools. It
+    is rounded up, so that no tool is charged with it.
+    """
+    repeated = sum(alone.values()) - total
+    once = max(0, math.ceil(repeated / (len(alone) - 1)))
+    return {name: count - once for name, count in alone.items()}
+
+
+def _length(tool: Tool) -> int:
+    """The bytes of a tool as compact JSON."""
+    entry = tool_entry(tool)["function"]
+    text = json.dumps(entry, ensure_ascii=False, separators=(",", ":"))
+    return len(text.encode())
+
+
+def _shares(total: int, lengths: Mapping[str, int]) -> dict[str, int]:
+    """The total, divided among the tools by their length, to the last token."""
+    shares: dict[str, int] = {}
+    whole = sum(lengths.values())
+    length = 0
+    for name in lengths:
+        length += lengths[name]
+        shares[name] = round(total * length / whole) - sum(shares.values())
+    return shares
+
+
 class _Probe:
-    """A model that is asked next to nothing, for the sake of the input tokens that its provider counts."""
+    """A model that is asked almost nothing, to learn how many input tokens its provider counts."""
 
     def __init__(self, model: LanguageModel) -> None:
-        self.model, self.requests, self._switched = model, 0, False
+        self.model = model
+        self.requests = 0
+        self._is_prompted = False
         # By wire and age of the model, which refuse each other's fields; some that reason refuse so small a number.
         self._limits: list[dict[str, int]] = [
-            {"max_tokens": 1}, {"max_output_tokens": 16}, {"max_completion_tokens": 16}, {}
-        ]  # fmt: skip
+            {"max_tokens": 1},
+            {"max_output_tokens": 16},
+            {"max_completion_tokens": 16},
+            {},
+        ]
 
     def count(self, tools: Sequence[Tool]) -> int:
+        # A prompt without a word fits no tool: the embedded model must not pick one.
+        prompt = [Message("user", ".")]
         while True:
             self.requests += 1
+            request = Request(prompt, tools, options=self._limits[0])
             try:
-                # A prompt without a word fits no tool: the embedded model shall not pick one.
-                reply = self.model.complete(
-                    Request([Message("user", ".")], tools, options=self._limits[0])
-                )
-                return reply.usage.input_tokens
+                return self.model.complete(request).usage.input_tokens
             except ToolsRefused:
-                if self._switched:
+                if self._is_prompted:
                     raise
-                self.model, self._switched = self.model.prompted, True  # as a run would
+                # As a run would.
+                self.model = self.model.prompted
+                self._is_prompted = True
             except ModelError as error:
-                if tools or error.status not in (400, 422) or len(self._limits) == 1:
+                is_about_limit = error.status in (400, 422) and not tools
+                if not is_about_limit or len(self._limits) == 1:
                     raise
                 self._limits.pop(0)
 
 
-def _estimated(
-    tools: list[Tool], price: Price | None, how: str, requests: int = 0
-) -> SchemaCost:
-    total = round(sum(map(_length, tools)) / BYTES_PER_TOKEN)
-    return SchemaCost(_shared(total, tools), 0, total, False, how, requests, price)
-
-
-def _shared(total: int, tools: list[Tool]) -> dict[str, int]:
-    """The total, divided among the tools by their length, to the last token."""
-    whole, before, shares = sum(map(_length, tools)), 0, {}
-    for tool in tools:
-        after = before + _length(tool)
-        shares[tool.name] = round(total * after / whole) - round(total * before / whole)
-        before = after
-    return shares
-
-
-def _length(tool: Tool) -> int:
-    return len(
-        json.dumps(
-            tool_entry(tool)["function"], ensure_ascii=False, separators=(",", ":")
-        ).encode()
-    )
-
-
 def run_cost(result: RunResult, price: Price) -> list[Money]:
-    """What each turn of a run has cost, by the usage that its provider told, in the order of the turns.
+    """The cost of each turn of a run, by the usage that its provider reported, in the order of the turns.
 
-    Of all of them together, `price.of(result.usage)`.
+    `price.of(result.usage)` is the cost of all turns together.
     """
     return [price.of(turn.usage) for turn in result.run.log]
 
 
 def explain(tool: Callable[..., Any] | Tool) -> str:
-    """The JSON that each wire gets of a tool, laid out for reading, and the text that a model gets in its prompt."""
+    """The JSON of a tool on each wire, indented for reading, and the text that describes it in a prompt."""
     request = Request((), list(Toolset([as_tool(tool)]).values()))
     strict = replace(request, info=ModelInfo(strict=True))
-    shown: dict[str, Any] = {
+    entries = {
         "Chat Completions": chat.encode(request)["tools"][0],
         "Chat Completions, strict": chat.encode(strict)["tools"][0],
         "Responses": responses.encode(request)["tools"][0],
         "Anthropic Messages": anthropic.encode(request)["tools"][0],
-        "in the prompt": prompted.encode(request)["messages"][0]["content"],
     }
-    texts = (
-        t if isinstance(t, str) else json.dumps(t, indent=2, ensure_ascii=False)
-        for t in shown.values()
-    )
-    return "\n\n".join(
-        f"{title}\n{text}" for title, text in zip(shown, texts, strict=True)
-    )
+    sections = [
+        f"{title}\n{json.dumps(entry, indent=2, ensure_ascii=False)}"
+        for title, entry in entries.items()
+    ]
+    prompt = prompted.encode(request)["messages"][0]["content"]
+    return "\n\n".join([*sections, f"in the prompt\n{prompt}"])

@@ -5,10 +5,11 @@ print(report)
 sys.exit(report.compare("baseline.json").exit_code)
 """
 
-from toolkit.evals.cases import (
-    NO_CALL,
-    Case,
-    Expected,
+from toolkit.evals.cases import NO_CALL, Case, Expected, Outcome
+from toolkit.evals.comparison import ALL, Comparison
+from toolkit.evals.evaluation import check, evaluate, run_case
+from toolkit.evals.files import load_cases
+from toolkit.evals.matchers import (
     Matcher,
     contains,
     equal,
@@ -17,9 +18,8 @@ from toolkit.evals.cases import (
     one_of,
     optional,
 )
-from toolkit.evals.evaluation import check, evaluate, run_case
-from toolkit.evals.files import load_cases
-from toolkit.evals.report import ALL, Comparison, Outcome, Report, Share
+from toolkit.evals.report import Report
+from toolkit.evals.statistics import Share
 
 __all__ = [
     "ALL",
