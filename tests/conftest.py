@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from ipaddress import ip_address
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 from hypothesis import settings
 
 import toolkit
+from helpers import Runner, in_loop
 
 # A machine under load is slow, not wrong. The profile chosen so far stays in force: under CI it is a repeatable one.
 settings.register_profile("toolkit", settings.default, deadline=None)
@@ -131,24 +131,16 @@ def registry() -> toolkit.ToolRegistry:
 @pytest.fixture(
     params=["sync", "async"], scope="module"
 )  # it holds no state, and so serves property tests too
-def run(request: pytest.FixtureRequest) -> Callable[..., toolkit.RunResult]:
+def run(request: pytest.FixtureRequest) -> Runner:
     """`run(prompt, **options)` through each of the two drivers: whoever asks for it is tested with both."""
     if request.param == "sync":
         return toolkit.run_agent_with_tools
-
-    def run_in_loop(*arguments: Any, **options: Any) -> toolkit.RunResult:
-        return asyncio.run(toolkit.arun_agent_with_tools(*arguments, **options))
-
-    return run_in_loop
+    return in_loop(toolkit.arun_agent_with_tools)
 
 
 @pytest.fixture(params=["sync", "async"], scope="module")
-def resume(request: pytest.FixtureRequest) -> Callable[..., toolkit.RunResult]:
+def resume(request: pytest.FixtureRequest) -> Runner:
     """`resume(paused, verdicts, **options)` through each of the two drivers."""
     if request.param == "sync":
         return toolkit.resume
-
-    def resume_in_loop(*arguments: Any, **options: Any) -> toolkit.RunResult:
-        return asyncio.run(toolkit.aresume(*arguments, **options))
-
-    return resume_in_loop
+    return in_loop(toolkit.aresume)

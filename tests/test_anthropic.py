@@ -6,7 +6,6 @@ import copy
 import json
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
@@ -14,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
+from helpers import Runner, clock, forecast, recorded
 from helpers import encode as encode_for
 from toolkit import (
     Message,
@@ -31,20 +31,6 @@ from toolkit.dialects import anthropic
 from toolkit.dialects.anthropic import MAX_TOKENS, Assembly
 from toolkit.errors import MalformedReply
 from toolkit.tools.tool import as_tool
-
-WIRE = Path(__file__).parent / "wire"
-Runner = Callable[..., RunResult]
-
-
-def forecast(place: str) -> str:
-    """The weather at a place."""
-    return f"sun in {place}"
-
-
-def clock(zone: str = "UTC") -> str:
-    """The time in a zone."""
-    return f"noon {zone}"
-
 
 TOOLS = ToolRegistry([forecast, clock])
 USER = Message("user", "q")
@@ -818,16 +804,11 @@ def test_a_refusal_takes_its_calls_back() -> None:
 # What servers really answer
 
 
-def bodies(name: str) -> list[dict[str, Any]]:
-    recorded = json.loads((WIRE / f"anthropic_{name}.json").read_text(encoding="utf-8"))
-    return list(recorded["bodies"])
-
-
 class Played:
     """A run whose replies are those that were recorded."""
 
     def __init__(self, run: Runner, name: str, *after: str) -> None:
-        self.bodies = bodies(name)
+        self.bodies = recorded(f"anthropic_{name}")["bodies"]
         replies = [
             *(anthropic.decode(body) for body in copy.deepcopy(self.bodies)),
             *after,
@@ -954,12 +935,12 @@ def assemble(*events: Any) -> tuple[dict[str, Any], str]:
 
 
 def test_a_stream_gives_what_would_have_come_without() -> None:
-    recorded = json.loads((WIRE / "anthropic_stream.json").read_text(encoding="utf-8"))
-    body, visible = assemble(*recorded["events"])
+    stream = recorded("anthropic_stream")
+    body, visible = assemble(*stream["events"])
     assert body == {
-        key: value for key, value in recorded["body"].items() if value is not None
+        key: value for key, value in stream["body"].items() if value is not None
     }
-    assert anthropic.decode(body) == anthropic.decode(recorded["body"])
+    assert anthropic.decode(body) == anthropic.decode(stream["body"])
     assert visible == "Ich schaue nach: Köln\u2028🌦"
 
 

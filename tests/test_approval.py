@@ -23,6 +23,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import toolkit
+from helpers import Runner, Till, approve_later, in_loop
 from toolkit import (
     Limits,
     Message,
@@ -48,7 +49,6 @@ from toolkit.messages import PendingCall
 from toolkit.store import SQLiteStore
 
 ROOT = Path(__file__).parents[1]
-Runner = Callable[..., RunResult]
 
 
 def pending(
@@ -254,30 +254,6 @@ def test_the_tiers_that_a_policy_is_asked_about(
 # Policies in runs
 
 
-class Till:
-    """A registry with a tool of each tier, and what they did."""
-
-    def __init__(self) -> None:
-        self.did: list[Any] = []
-        self.tools = ToolRegistry()
-
-        def look(what: str = "") -> str:
-            self.did.append(what)
-            return f"seen {what}"
-
-        def note(text: str) -> str:
-            self.did.append(text)
-            return f"noted {text}"
-
-        def pay(sum: int) -> str:
-            self.did.append(sum)
-            return f"paid {sum}"
-
-        self.tools.register_tool(look, permission="read")
-        self.tools.register_tool(note, permission="write", tags=["paper"])
-        self.tools.register_tool(pay, permission="sensitive", tags=["money"])
-
-
 LOOK = ToolCall("c0", "look", {"what": "all"})
 NOTE = ToolCall("c1", "note", {"text": "hi"})
 PAY = ToolCall("c2", "pay", {"sum": 5})
@@ -285,11 +261,6 @@ PAY = ToolCall("c2", "pay", {"sum": 5})
 
 def went(result: RunResult) -> list[str]:
     return [call.verdict for call in result.calls]
-
-
-async def approve_later(call: ToolCall) -> str:
-    await asyncio.sleep(0)
-    return "approve"
 
 
 IN_RUNS: dict[str, tuple[Any, list[Any], list[str]]] = {
@@ -1286,12 +1257,7 @@ def drivers(request: pytest.FixtureRequest) -> tuple[Runner, Runner]:
     """`run` and `resume` of one driver."""
     if request.param == "sync":
         return toolkit.run_agent_with_tools, toolkit.resume
-    return (
-        lambda *asked, **options: asyncio.run(
-            toolkit.arun_agent_with_tools(*asked, **options)
-        ),
-        lambda *asked, **options: asyncio.run(toolkit.aresume(*asked, **options)),
-    )
+    return in_loop(toolkit.arun_agent_with_tools), in_loop(toolkit.aresume)
 
 
 # What was reported of other libraries

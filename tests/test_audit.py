@@ -11,19 +11,18 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import toolkit
-from toolkit import RunResult, ScriptedModel, ToolCall, ToolError, ToolRegistry, Verdict
+from helpers import Runner, ask, look, of, pay
+from toolkit import ScriptedModel, ToolCall, ToolError, ToolRegistry, Verdict
 from toolkit.audit import AuditLog, verify
 from toolkit.events import Event
 from toolkit.messages import PendingCall
 
-Runner = Callable[..., RunResult]
 ROOT = Path(__file__).parents[1]
 
 
@@ -36,11 +35,6 @@ def begin(audit: AuditLog, run_id: str, calls: Any) -> None:
     audit.began(run_id, 0, pending)
 
 
-def look(key: str = "") -> str:
-    """Look something up."""
-    return f"seen {key}"
-
-
 def put(key: str = "", fails: bool = False) -> str:
     """Put something there."""
     if fails:
@@ -48,27 +42,11 @@ def put(key: str = "", fails: bool = False) -> str:
     return f"put {key}"
 
 
-def pay(key: str = "") -> str:
-    """Pay somebody."""
-    return f"paid {key}"
-
-
-def of(*functions: Any, **options: Any) -> ToolRegistry:
-    registry = ToolRegistry()
-    for function in functions:
-        registry.register_tool(function, **options)
-    return registry
-
-
 def all_tiers() -> ToolRegistry:
     registry = of(look, permission="read")
     registry.register_tool(put)
     registry.register_tool(pay, permission="sensitive")
     return registry
-
-
-def ask(name: str, id: str = "", **arguments: Any) -> ToolCall:
-    return ToolCall(id or name, name, arguments)
 
 
 @pytest.fixture

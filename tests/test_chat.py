@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import copy
-import json
 import re
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers import WIRE, Runner, clock, forecast, recorded
 from helpers import encode as encode_for
 from server import ChatServer, Fault, answer, call, find_complaint
 from toolkit import (
@@ -30,19 +28,6 @@ from toolkit import (
 from toolkit.dialects import chat
 from toolkit.errors import MalformedReply
 from toolkit.runs.reading import read_conversation
-
-WIRE = Path(__file__).parent / "wire"
-Runner = Callable[..., RunResult]
-
-
-def forecast(place: str) -> str:
-    """The weather at a place."""
-    return f"sun in {place}"
-
-
-def clock(zone: str = "UTC") -> str:
-    """The time in a zone."""
-    return f"noon {zone}"
 
 
 def tools() -> ToolRegistry:
@@ -607,16 +592,11 @@ def test_what_is_no_message_is_named_by_its_place(message: Any) -> None:
 # What servers really answer
 
 
-def bodies(name: str) -> list[dict[str, Any]]:
-    recorded = json.loads((WIRE / f"chat_{name}.json").read_text(encoding="utf-8"))
-    return list(recorded["bodies"])
-
-
 class Played:
     """A run in which a server first answers as recorded, then with "done"."""
 
     def __init__(self, run: Runner, name: str, *after: Any, **options: Any) -> None:
-        with ChatServer(*bodies(name), *after) as server:
+        with ChatServer(*recorded(f"chat_{name}")["bodies"], *after) as server:
             self.result = run(
                 "q",
                 model=Model("m", base_url=server.base_url),
@@ -719,7 +699,9 @@ def test_ids_made_here_are_those_that_every_provider_takes(
     played = Played(run, name, "done")
     given = {
         c.get("id")
-        for c in bodies(name)[0]["choices"][0]["message"].get("tool_calls", ())
+        for c in recorded(f"chat_{name}")["bodies"][0]["choices"][0]["message"].get(
+            "tool_calls", ()
+        )
     }
     made = [record.id for record in played.result.calls if record.id not in given]
     assert made
@@ -736,7 +718,7 @@ def test_ids_that_were_given_are_kept(run: Runner) -> None:
     ["thought_signature", "reasoning_content", "reasoning_details", "text_and_calls"],
 )
 def test_a_message_goes_back_as_it_came(run: Runner, name: str) -> None:
-    said = bodies(name)[0]["choices"][0]["message"]
+    said = recorded(f"chat_{name}")["bodies"][0]["choices"][0]["message"]
     echoed = Played(run, name, "done").echo()
     assert {**echoed, "content": echoed["content"] or None} == {
         **said,

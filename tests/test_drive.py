@@ -18,6 +18,7 @@ import openai  # noqa: F401  # its import would be a part of the first request's
 import pytest
 
 import toolkit
+from helpers import Runner, ask, look, of
 from server import ChatServer, Events, Fault, Slow, answer, call
 from toolkit import (
     Limits,
@@ -25,30 +26,12 @@ from toolkit import (
     ScriptedModel,
     ToolCall,
     ToolContext,
-    ToolRegistry,
 )
 from toolkit.tools.request import Request
 
-Runner = Callable[..., RunResult]
 ROOT = Path(__file__).parents[1]
 LONG = 30.0  # what no test waits for
 SOON = 15.0  # on a machine that has much else to do
-
-
-def look(key: str = "") -> str:
-    """Look something up."""
-    return f"seen {key}"
-
-
-def of(*functions: Any, **options: Any) -> ToolRegistry:
-    registry = ToolRegistry()
-    for function in functions:
-        registry.register_tool(function, **options)
-    return registry
-
-
-def ask(name: str, id: str = "", **arguments: Any) -> ToolCall:
-    return ToolCall(id or name, name, arguments)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from helpers import Runner
 from toolkit import (
     Message,
     Model,
@@ -25,7 +26,6 @@ from toolkit import (
 from toolkit.events import Event, without_content, write_lines
 from toolkit.local import LocalModel
 
-Runner = Callable[..., RunResult]
 SECRET = "told in confidence"
 
 

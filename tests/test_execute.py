@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,6 +21,7 @@ import pytest
 from pydantic import AfterValidator
 
 import toolkit
+from helpers import Runner, approve_later, ask, of
 from toolkit import (
     Limits,
     RunResult,
@@ -37,14 +38,6 @@ from toolkit import (
 from toolkit.messages import ToolReturn
 
 ROOT = Path(__file__).parents[1]
-Runner = Callable[..., RunResult]
-
-
-def of(*functions: Any, **options: Any) -> ToolRegistry:
-    registry = ToolRegistry()
-    for function in functions:
-        registry.register_tool(function, **options)
-    return registry
 
 
 def play(
@@ -52,10 +45,6 @@ def play(
 ) -> RunResult:
     """One reply with these calls, then an answer."""
     return run("q", model=ScriptedModel([list(calls), "done"]), tools=tools, **options)
-
-
-def ask(name: str, id: str = "", **arguments: Any) -> ToolCall:
-    return ToolCall(id or name, name, arguments)
 
 
 def contents(result: RunResult) -> list[str]:
@@ -969,11 +958,6 @@ def sensitive() -> tuple[ToolRegistry, list[int]]:
 
 def raising(call: ToolCall) -> Any:
     raise ValueError("the approver is broken")
-
-
-async def approve_later(call: ToolCall) -> str:
-    await asyncio.sleep(0)
-    return "approve"
 
 
 async def refuse_later(call: ToolCall) -> Any:

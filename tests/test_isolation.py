@@ -29,6 +29,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import isolated_functions as functions
+from helpers import wait_until
 from isolated_functions import Colour, Point
 from toolkit import (
     ScriptedModel,
@@ -63,14 +64,6 @@ def _is_alive(pid: int) -> bool:
         return "(zombie)" not in Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return False
-
-
-def wait_until(claim: Callable[[], bool]) -> None:
-    """Loosely: it comes in a fraction of a second, or never."""
-    deadline = time.monotonic() + 20
-    while not claim():
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.02)
 
 
 # What comes back

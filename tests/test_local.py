@@ -13,7 +13,6 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -23,10 +22,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import AfterValidator
 
+from helpers import Runner
 from toolkit import (
     Message,
     ModelError,
-    RunResult,
     Tool,
     ToolCall,
     ToolRegistry,
@@ -36,8 +35,6 @@ from toolkit.local import LocalModel, is_installed, llama
 from toolkit.local.model import _Turn, _without_guesses
 from toolkit.messages import Reply, ToolResult
 from toolkit.tools.request import Request
-
-Runner = Callable[..., RunResult]
 
 if not is_installed():
     pytest.skip("the embedded model is not installed", allow_module_level=True)

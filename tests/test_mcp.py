@@ -23,6 +23,7 @@ from typing import Any
 
 import pytest
 
+from helpers import wait_until
 from toolkit import (
     RunResult,
     ScriptedModel,
@@ -72,12 +73,6 @@ def received(log: Path, method: str) -> list[dict[str, Any]]:
 
 def wire_names(tools: list[Tool]) -> list[str]:
     return [entry["function"]["name"] for entry in ToolRegistry(tools).schemas()]
-
-
-def wait_until(seen: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 20
-    while not seen() and time.monotonic() < deadline:
-        time.sleep(0.01)
 
 
 def is_alive(pid: int) -> bool:

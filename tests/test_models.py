@@ -17,6 +17,7 @@ import openai
 import pytest
 
 import toolkit
+from helpers import Runner, clock
 from server import ChatServer, Cut, Fault, Raw, Reset, Slow, answer, call
 from toolkit import (
     Message,
@@ -32,13 +33,6 @@ from toolkit import (
 )
 from toolkit.errors import MalformedReply
 from toolkit.models import OPENAI_MODEL, find_model
-
-Runner = Callable[..., RunResult]
-
-
-def clock(zone: str = "UTC") -> str:
-    """The time in a zone."""
-    return f"noon {zone}"
 
 
 def tools() -> ToolRegistry:

@@ -14,7 +14,7 @@ import sys
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -32,11 +32,11 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
+from helpers import Runner
 from toolkit import (
     Limits,
     Message,
     Reply,
-    RunResult,
     ScriptedModel,
     ToolCall,
     ToolError,
@@ -49,7 +49,6 @@ from toolkit import (
 from toolkit.events import Event, without_content
 from toolkit.otel import CAPTURE, Tracing
 
-Runner = Callable[..., RunResult]
 Tree = dict[str, Any]
 SECRET = "told in confidence"
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
+from helpers import Runner
 from server import ChatServer, Fault
 from toolkit import (
     Limits,
@@ -24,8 +24,6 @@ from toolkit import (
     run_agent_with_tools,
 )
 from toolkit.errors import ModelError, RunIncomplete
-
-Runner = Callable[..., Any]
 
 
 class Bill(BaseModel):

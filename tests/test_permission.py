@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,12 +11,12 @@ from typing import Annotated, Any
 import pytest
 from pydantic import AliasChoices, Field, SecretStr
 
+from helpers import Runner
 from toolkit import RunResult, ScriptedModel, ToolCall, ToolRegistry, Verdict
 from toolkit.approval import allow, deny, first
 from toolkit.errors import ApprovalError
 from toolkit.store import SQLiteStore
 
-Runner = Callable[..., RunResult]
 SAVED = Path(__file__).parent / "saved"
 
 

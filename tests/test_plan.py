@@ -8,13 +8,13 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import toolkit
+from helpers import Runner, ask
 from toolkit import (
     RunResult,
     ScriptedModel,
@@ -28,12 +28,7 @@ from toolkit.errors import ApprovalError, StoreError
 from toolkit.runs.plans import Plan
 from toolkit.store import SQLiteStore
 
-Runner = Callable[..., RunResult]
 ROOT = Path(__file__).parents[1]
-
-
-def ask(name: str, id: str = "", **arguments: Any) -> ToolCall:
-    return ToolCall(id or name, name, arguments)
 
 
 class World:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -15,13 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
+from helpers import Runner
 from helpers import encode as encode_for
 from toolkit import (
     Message,
     Model,
     ModelInfo,
     Reply,
-    RunResult,
     Tool,
     ToolCall,
     ToolRegistry,
@@ -31,8 +31,6 @@ from toolkit import (
 from toolkit.dialects import chat, prompted
 from toolkit.errors import MalformedReply
 from toolkit.tools.request import Request
-
-Runner = Callable[..., RunResult]
 
 
 class Part(BaseModel):

@@ -6,16 +6,15 @@ shown on every wire is text, streams, usage and errors, through the real SDKs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Literal
 
 import pytest
 
+from helpers import Runner
 from toolkit import Model, ModelError, ModelInfo, ToolContext, run_agent_with_tools
 from toolkit.local import LocalModel
 
 pytestmark = pytest.mark.local
-Runner = Callable[..., Any]
 SHORT = {
     "chat": {"max_tokens": 12},
     "responses": {"max_output_tokens": 12},

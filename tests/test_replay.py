@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from helpers import Runner
 from toolkit import (
     Limits,
     Message,
@@ -26,8 +27,6 @@ from toolkit.errors import ReplayError
 from toolkit.replay import as_model, replay
 from toolkit.store import SQLiteStore
 from toolkit.tools.registry import ToolRegistry
-
-Runner = Callable[..., RunResult]
 
 
 def tools() -> ToolRegistry:

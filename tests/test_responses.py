@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import copy
-import functools
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers import clock, recorded
 from helpers import encode as encode_for
 from toolkit import (
     Message,
@@ -30,24 +29,13 @@ from toolkit.dialects import responses
 from toolkit.dialects.responses import Assembly, decode
 from toolkit.errors import MalformedReply
 
-WIRE = Path(__file__).parent / "wire"
 USER = Message("user", "q")
 ASKED = {"role": "user", "content": "q"}
-
-
-@functools.cache
-def recorded(name: str) -> dict[str, Any]:
-    return json.loads((WIRE / f"responses_{name}.json").read_text(encoding="utf-8"))
 
 
 def forecast(place: str, days: int = 1) -> str:
     """The weather at a place."""
     return f"sun in {place}"
-
-
-def clock(zone: str = "UTC") -> str:
-    """The time in a zone."""
-    return f"noon {zone}"
 
 
 def encode(*messages: Message, tools: Any = (), **asked: Any) -> dict[str, Any]:
@@ -241,7 +229,7 @@ def test_a_long_id_of_another_wire_is_shortened_alike_in_call_and_result() -> No
 
 
 def test_items_are_echoed_in_their_places() -> None:
-    body = recorded("reasoning_text_and_calls")["body"]
+    body = recorded("responses_reasoning_text_and_calls")["body"]
     result = played(body)
     reasoning, message, *calls = copy.deepcopy(body["output"])
     del reasoning["status"]
@@ -257,7 +245,7 @@ def test_items_are_echoed_in_their_places() -> None:
 
 
 def test_reasoning_stands_before_its_call() -> None:
-    body = recorded("reasoning_before_call")["body"]
+    body = recorded("responses_reasoning_before_call")["body"]
     sent = items(*played(body).messages[1:-1], options={"store": False})
     assert [item["type"] for item in sent] == [
         "reasoning",
@@ -540,7 +528,7 @@ REPLIES: dict[str, tuple[dict[str, Any], str, str]] = {
     "content as a string": (response({"type": "message", "content": "so"}), "so", "stop"),
     "reasoning is no text": (response(reasoning_item(content=[{"text": "hm"}]), text_item("so")), "so", "stop"),
     "nothing": (response(), "", "stop"),
-    "refusal": (recorded("refusal")["body"], "I cannot help with that.", "refusal"),
+    "refusal": (recorded("responses_refusal")["body"], "I cannot help with that.", "refusal"),
     "text, then a refusal": (
         response(text_item("well", content=[{"text": "well"}, {"refusal": "no"}])), "well", "refusal"
     ),
@@ -554,7 +542,7 @@ REPLIES: dict[str, tuple[dict[str, Any], str, str]] = {
         "Once", "refusal",
     ),
     "no status": (response(text_item("so"), status=None), "so", "stop"),
-    "a tool of the provider's": (recorded("web_search")["body"], "Sun, they say.", "stop"),
+    "a tool of the provider's": (recorded("responses_web_search")["body"], "Sun, they say.", "stop"),
 }  # fmt: skip
 
 
@@ -569,7 +557,7 @@ def test_a_reply(body: dict[str, Any], text: str, finish: str) -> None:
 
 
 def test_usage_and_calls() -> None:
-    reply = decode(recorded("reasoning_text_and_calls")["body"])
+    reply = decode(recorded("responses_reasoning_text_and_calls")["body"])
     assert reply.usage == Usage(83, 40, 64, 12)
     assert reply.finish == "stop"
     assert reply.message.text == "Ich schaue nach: Köln 🌦"
@@ -621,14 +609,14 @@ def test_no_reply(body: Any, complaint: str, status: int | None) -> None:
 
 
 def test_a_nameless_call_is_answered_as_well() -> None:
-    sent = items(*played(recorded("nameless_call")["body"]).messages[1:-1])
+    sent = items(*played(recorded("responses_nameless_call")["body"]).messages[1:-1])
     assert [item["call_id"] for item in sent] == ["call_qC1", "call_qC2"] * 2
     assert all(item["name"] for item in sent[:2])
     assert sent[3]["output"] == "sun in Lima"
 
 
 def test_a_cut_call_does_not_run() -> None:
-    result = played(recorded("cut_call")["body"])
+    result = played(recorded("responses_cut_call")["body"])
     (call,) = result.calls
     assert call.is_error
     assert "cut off" in call.content
@@ -640,21 +628,21 @@ def test_a_cut_call_does_not_run() -> None:
 
 
 def test_a_filtered_call_ends_the_run() -> None:
-    result = played(recorded("filtered_call")["body"])
+    result = played(recorded("responses_filtered_call")["body"])
     assert result.stop_reason == "refused"
     assert result.calls == []
     assert items(*result.messages) == [ASKED]
 
 
 def test_the_providers_own_tool_is_echoed_and_not_run() -> None:
-    body = recorded("web_search")["body"]
+    body = recorded("responses_web_search")["body"]
     result = played(body)
     assert (result.text, result.calls) == ("Sun, they say.", [])
     assert items(*result.messages)[1:] == body["output"]
 
 
 def test_a_saved_run_goes_on() -> None:
-    result = played(recorded("reasoning_text_and_calls")["body"])
+    result = played(recorded("responses_reasoning_text_and_calls")["body"])
     assert items(*RunResult.from_json(result.to_json()).messages) == items(
         *result.messages
     )
@@ -673,16 +661,16 @@ def assembled(events: list[Any]) -> tuple[dict[str, Any], str]:
 
 @pytest.mark.parametrize("name", ["reasoning_text_and_calls", "refusal", "cut_call"])
 def test_events_make_the_body_that_would_have_come_unstreamed(name: str) -> None:
-    body, text = assembled(recorded(name)["events"])
-    assert body == recorded(name)["body"]
+    body, text = assembled(recorded(f"responses_{name}")["events"])
+    assert body == recorded(f"responses_{name}")["body"]
     assert text == decode(body).message.text
 
 
 def test_an_end_without_items() -> None:
-    body, text = assembled(recorded("empty_end")["events"])
-    reasoning, message, call, *_ = recorded("reasoning_text_and_calls")["body"][
-        "output"
-    ]
+    body, text = assembled(recorded("responses_empty_end")["events"])
+    reasoning, message, call, *_ = recorded("responses_reasoning_text_and_calls")[
+        "body"
+    ]["output"]
     assert body["output"] == [reasoning, message, call]
     assert decode(body).usage.input_tokens == 83
     assert text == "Ich schaue nach: Köln 🌦"
@@ -700,7 +688,7 @@ def unfinished(events: list[dict[str, Any]], **end: Any) -> list[dict[str, Any]]
 
 def test_items_that_the_end_has_cut_are_put_together_from_their_pieces() -> None:
     body, _ = assembled(
-        unfinished(recorded("reasoning_text_and_calls")["events"], output=[])
+        unfinished(recorded("responses_reasoning_text_and_calls")["events"], output=[])
     )
     reply = decode(body)
     assert (reply.finish, reply.message.text) == ("length", "Ich schaue nach: Köln 🌦")
@@ -714,7 +702,7 @@ def test_items_that_the_end_has_cut_are_put_together_from_their_pieces() -> None
 
 
 def test_items_that_the_end_alone_tells_whole() -> None:
-    recording = recorded("reasoning_text_and_calls")
+    recording = recorded("responses_reasoning_text_and_calls")
     body, _ = assembled(
         unfinished(recording["events"], output=recording["body"]["output"])
     )
@@ -722,7 +710,7 @@ def test_items_that_the_end_alone_tells_whole() -> None:
 
 
 def test_a_cut_refusal() -> None:
-    body, text = assembled(unfinished(recorded("refusal")["events"]))
+    body, text = assembled(unfinished(recorded("responses_refusal")["events"]))
     assert decode(body).message.text == text == "I cannot help with that."
     assert decode(body).finish == "refusal"
     assert body["output"][0]["content"] == [{"type": "refusal", "refusal": text}]
@@ -750,7 +738,7 @@ def test_pieces_whose_item_was_never_announced() -> None:
 
 
 def test_encrypted_content_is_that_of_the_finished_item() -> None:
-    events = copy.deepcopy(recorded("reasoning_text_and_calls")["events"])
+    events = copy.deepcopy(recorded("responses_reasoning_text_and_calls")["events"])
     events[-1]["response"]["output"][0]["encrypted_content"] = "gAAA"
     body, _ = assembled(events)
     assert body["output"][0]["encrypted_content"] == "gAAAAABsZWhyZXJzY2hsdXNz"
@@ -784,11 +772,11 @@ def test_an_event_that_tells_of_an_error(
 @pytest.mark.parametrize("length", [0, 3, -1])
 def test_a_stream_that_ends_early(length: int) -> None:
     with pytest.raises(MalformedReply, match="ended early"):
-        assembled(recorded("reasoning_text_and_calls")["events"][:length])
+        assembled(recorded("responses_reasoning_text_and_calls")["events"][:length])
 
 
 def test_events_of_a_later_version_are_passed_over() -> None:
-    events = recorded("refusal")["events"]
+    events = recorded("responses_refusal")["events"]
     odd = [
         {"type": "response.new_thing.delta", "delta": "?", "error": "?"},
         {"type": ["?"]},

@@ -23,6 +23,7 @@ import pydantic
 import pytest
 
 import toolkit
+from helpers import Runner, Till, ask, of
 from server import ChatServer
 from toolkit import (
     Limits,
@@ -42,23 +43,11 @@ from toolkit import (
 from toolkit.errors import ApprovalError, RunIncomplete
 
 ROOT = Path(__file__).parents[1]
-Runner = Callable[..., RunResult]
 
 
 def look(key: int = 0) -> str:
     """Look something up."""
     return f"seen {key}"
-
-
-def of(*functions: Any, **options: Any) -> ToolRegistry:
-    registry = ToolRegistry()
-    for function in functions:
-        registry.register_tool(function, **options)
-    return registry
-
-
-def ask(name: str, id: str = "", **arguments: Any) -> ToolCall:
-    return ToolCall(id or name, name, arguments)
 
 
 def roles(result: RunResult) -> list[str]:
@@ -758,27 +747,7 @@ def test_a_tool_may_be_exempt(run: Runner) -> None:
 # Pauses
 
 
-class Till:
-    """A registry with a sensitive tool, and what it did."""
-
-    def __init__(self) -> None:
-        self.paid: list[int] = []
-        self.looked: list[int] = []
-        self.tools = ToolRegistry()
-
-        def pay(sum: int) -> str:
-            self.paid.append(sum)
-            return f"paid {sum}"
-
-        def peek(n: int = 0) -> str:
-            self.looked.append(n)
-            return f"seen {n}"
-
-        self.tools.register_tool(pay, permission="sensitive")
-        self.tools.register_tool(peek)
-
-
-BATCH = [ask("peek", "c0", n=1), ask("pay", "c1", sum=5), ask("pay", "c2", sum=6)]
+BATCH = [ask("look", "c0", what="1"), ask("pay", "c1", sum=5), ask("pay", "c2", sum=6)]
 
 
 def paused(run: Runner, till: Till, **options: Any) -> RunResult:
@@ -816,7 +785,7 @@ def test_a_paused_run_goes_on(run: Runner, resume: Runner, saved: Any) -> None:
     model = ScriptedModel(["so"])
     result = resume(saved(paused(run, till)), verdicts, model=model, tools=till.tools)
     assert (result.text, result.stop_reason, result.waiting) == ("so", "answered", ())
-    assert (till.paid, till.looked) == ([5], [1])
+    assert (till.paid, till.looked) == ([5], ["1"])
     assert [(call.content, call.verdict) for call in result.calls[:2]] == [
         ("seen 1", ""),
         ("paid 5", "approve"),
@@ -837,10 +806,10 @@ from toolkit import ScriptedModel, ToolRegistry
 registry = ToolRegistry()
 def pay(sum: int) -> str:
     return f"paid {sum}"
-def peek(n: int = 0) -> str:
-    return f"seen {n}"
+def look(what: str = "") -> str:
+    return f"seen {what}"
 registry.register_tool(pay, permission="sensitive")
-registry.register_tool(peek)
+registry.register_tool(look)
 verdicts = {"c1": "approve", "c2": "deny"}
 result = toolkit.resume(sys.stdin.read(), verdicts, model=ScriptedModel(["so"]), tools=registry)
 print(result.to_json())
@@ -891,7 +860,7 @@ def test_a_partly_decided_batch_stays_paused_and_starts_nothing(
     result = resume(still.to_json(), rest, model=model, tools=till.tools)
     assert result.text == "so"
     assert sorted(till.paid) == ([6] if first.get("c1") == "deny" else [5, 6])
-    assert till.looked == [1]
+    assert till.looked == ["1"]
 
 
 @pytest.mark.parametrize(

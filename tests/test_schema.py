@@ -58,6 +58,7 @@ from pydantic import (
 )
 from typing_extensions import NotRequired, Required, TypeAliasType, TypedDict
 
+from helpers import array, either, ref
 from toolkit import ToolContext, ToolRegistry, ToolResult, tool
 from toolkit.errors import ToolDefinitionError
 from toolkit.tools.docstrings import read_docstring
@@ -234,18 +235,6 @@ STEAM, DIESEL = (
     }
     for name, key, kind in (("steam", "coal", INTEGER), ("diesel", "litres", NUMBER))
 )
-
-
-def array(items: Any, **more: Any) -> dict[str, Any]:
-    return {"type": "array", "items": items, **more}
-
-
-def either(*members: Any) -> dict[str, Any]:
-    return {"anyOf": [*members]}
-
-
-def ref(name: str) -> dict[str, Any]:
-    return {"$ref": f"#/$defs/{name}"}
 
 
 ISBN = "6f0b1c52-5a35-4a50-9f0e-0c2f1f0e9a11"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import os
@@ -18,6 +17,7 @@ from typing import Any
 import pytest
 
 import toolkit
+from helpers import Runner, ask, look, of, pay
 from toolkit import (
     Limits,
     Message,
@@ -26,7 +26,6 @@ from toolkit import (
     RunResult,
     ScriptedModel,
     ToolCall,
-    ToolRegistry,
     Usage,
     Verdict,
 )
@@ -34,29 +33,7 @@ from toolkit.errors import StoreError
 from toolkit.runs.state import Run
 from toolkit.store import SQLiteStore
 
-Runner = Callable[..., RunResult]
 ROOT = Path(__file__).parents[1]
-
-
-def look(key: str = "") -> str:
-    """Look something up."""
-    return f"seen {key}"
-
-
-def pay(key: str = "") -> str:
-    """Pay somebody."""
-    return f"paid {key}"
-
-
-def of(*functions: Any, **options: Any) -> ToolRegistry:
-    registry = ToolRegistry()
-    for function in functions:
-        registry.register_tool(function, **options)
-    return registry
-
-
-def ask(name: str, id: str = "", **arguments: Any) -> ToolCall:
-    return ToolCall(id or name, name, arguments)
 
 
 def new_run(run_id: str, *messages: Message) -> Run:
@@ -73,16 +50,6 @@ def store(path: Path) -> Iterator[SQLiteStore]:
     store = SQLiteStore(path)
     yield store
     store.close()
-
-
-@pytest.fixture(params=["sync", "async"])
-def resume(request: pytest.FixtureRequest) -> Runner:
-    """`resume(paused, verdicts, **options)` through each of the two drivers."""
-    if request.param == "sync":
-        return toolkit.resume
-    return lambda *arguments, **options: asyncio.run(
-        toolkit.aresume(*arguments, **options)
-    )
 
 
 def pause(

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from helpers import Runner
 from server import ChatServer, Events
 from toolkit import Model, RunResult
-
-Runner = Callable[..., Any]
 
 
 def look(key: int) -> str:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from pydantic import BaseModel, Field
 
+from helpers import array, either, ref
 from strict_rules import check_strict
 from toolkit import ToolRegistry, tool
 from toolkit.errors import ToolDefinitionError
@@ -39,18 +40,6 @@ def closed(**properties: Any) -> dict[str, Any]:
 
 def may(kind: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {**kind, "type": [kind["type"], "null"], **more}
-
-
-def either(*members: Any, **more: Any) -> dict[str, Any]:
-    return {"anyOf": [*members], **more}
-
-
-def array(items: Any, **more: Any) -> dict[str, Any]:
-    return {"type": "array", "items": items, **more}
-
-
-def ref(name: str) -> dict[str, Any]:
-    return {"$ref": f"#/$defs/{name}"}
 
 
 MOON = plain(["name"], name=STRING)
