@@ -99,7 +99,7 @@ def find_complaint(body: dict[str, Any]) -> str | None:
 # Requests
 
 
-def test_a_request() -> None:
+def test_a_request_becomes_a_body() -> None:
     registry = ToolRegistry([clock])
     assert encode(
         Message("system", "be brief"),
@@ -267,7 +267,7 @@ RESULTS: dict[str, tuple[ToolResult, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("result", "told"), RESULTS.values(), ids=RESULTS)
-def test_a_result(result: ToolResult, told: dict[str, Any]) -> None:
+def test_a_result_becomes_a_block(result: ToolResult, told: dict[str, Any]) -> None:
     ((_, (block,)),) = contents(LOOKED, Message("tool", tool_results=(result,)))[1:]
     assert block == {"type": "tool_result", "tool_use_id": "a", **told}
 

@@ -43,7 +43,7 @@ def encode(*messages: Message, tools: Any = (), **options: Any) -> dict[str, Any
     return encode_for(chat, messages, list(tools), **options)
 
 
-def test_a_request() -> None:
+def test_a_request_becomes_a_body() -> None:
     registry = ToolRegistry([clock])
     messages = (Message("system", "be brief"), USER)
     assert encode(
@@ -412,7 +412,7 @@ NO_REPLIES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("body", NO_REPLIES.values(), ids=NO_REPLIES)
-def test_no_reply(body: Any) -> None:
+def test_a_body_without_a_reply_is_malformed(body: Any) -> None:
     with pytest.raises(MalformedReply):
         chat.decode(body)
 

@@ -125,7 +125,9 @@ TEXTS: dict[str, tuple[list[Any], Reply]] = {
 
 
 @pytest.mark.parametrize(("chunks", "expected"), TEXTS.values(), ids=TEXTS)
-def test_text(chunks: list[Any], expected: tuple[str, str, int]) -> None:
+def test_text_is_put_together_from_its_pieces(
+    chunks: list[Any], expected: tuple[str, str, int]
+) -> None:
     reply, text = assembled(*chunks)
     assert (reply.message.text, reply.finish, reply.usage.input_tokens) == expected
     assert text == reply.message.text
@@ -312,7 +314,9 @@ CALLS: dict[str, tuple[list[Any], list[tuple[str, str, Any]]]] = {
 
 
 @pytest.mark.parametrize(("pieces", "calls"), CALLS.values(), ids=CALLS)
-def test_calls(pieces: list[Any], calls: list[Any]) -> None:
+def test_calls_are_put_together_from_their_pieces(
+    pieces: list[Any], calls: list[Any]
+) -> None:
     assert streamed(*pieces) == calls
 
 

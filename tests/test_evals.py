@@ -740,7 +740,9 @@ def test_a_report_counts() -> None:
         pytest.param(81, 263, (0.2553, 0.3662), id="many"),
     ],
 )
-def test_wilson(passed: int, of: int, interval: tuple[float, float]) -> None:
+def test_a_rate_has_the_interval_of_wilson(
+    passed: int, of: int, interval: tuple[float, float]
+) -> None:
     outcomes = (Outcome(str(i), "right" if i < passed else "error") for i in range(of))
     assert Report(tuple(outcomes)).pass_rate.interval == pytest.approx(
         interval, abs=1e-4
@@ -1477,7 +1479,9 @@ def test_a_file_of_something_else(
         load_cases(write(tmp_path, name, text))
 
 
-def test_without_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_yaml_the_way_out_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
     with pytest.raises(ImportError, match=r"pip install 'toolkit-agent\[evals\]'"):
         load_cases(write(tmp_path, "cases.yml", YAML))
@@ -1596,7 +1600,9 @@ def bfcl_reshaped(path: Path) -> Path:
         ),
     ],
 )
-def test_bfcl(shape: Any, first: Any, second: Any, label: str, tmp_path: Path) -> None:
+def test_answers_are_judged_as_the_leaderboard_judges_them(
+    shape: Any, first: Any, second: Any, label: str, tmp_path: Path
+) -> None:
     pytest.importorskip("jsonschema")
     called, idle = load_cases(shape(tmp_path))
     sent = [

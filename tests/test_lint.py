@@ -77,7 +77,7 @@ def test_a_good_tool_is_left_alone() -> None:
         pytest.param("user.info", ["name-illegal", "name-without-verb"], id="both"),
     ],
 )
-def test_names(name: str, found: list[str]) -> None:
+def test_names_that_say_little_are_found(name: str, found: list[str]) -> None:
     assert rules(written(name)) == found
 
 
@@ -124,11 +124,13 @@ def test_a_verb_that_the_list_lacks_is_known_by_the_description() -> None:
         pytest.param("単語を調べる", [], id="no Latin: not judged"),
     ],
 )
-def test_descriptions(description: str, found: list[str]) -> None:
+def test_descriptions_that_say_little_are_found(
+    description: str, found: list[str]
+) -> None:
     assert rules(written("look_up", description)) == found
 
 
-def test_no_description() -> None:
+def test_a_missing_description_is_found() -> None:
     def look_up(word: Annotated[str, "In the singular."]) -> None: ...
 
     finding = only(look_up)

@@ -131,8 +131,8 @@ def test_a_tool_is_called_and_its_result_worded(registry: ToolRegistry) -> None:
     result = run_agent_with_tools(
         "What is the weather in Lisbon?", model="local", tools=registry
     )
-    assert [(call.name, json.loads(call.raw)) for call in result.calls] == [
-        ("get_weather", {"city": "Lisbon"})
+    assert [(call.name, call.arguments) for call in result.calls] == [
+        ("get_weather", {"city": "Lisbon", "unit": "celsius"})
     ]
     assert result.stop_reason == "answered"
     assert "21" in result.text

@@ -330,7 +330,7 @@ def test_a_pause_is_no_end() -> None:
     assert advance(run, Stop("awaiting_approval")) == run
 
 
-def test_who_waits() -> None:
+def test_a_run_says_which_calls_wait() -> None:
     run = run_of(asked(LOOK, PAY, PAY2), turns=1, verdicts={"p": NO, "p2": LATER})
     assert run.waiting == (PAY2,)
 

@@ -136,7 +136,9 @@ def is_alive(pid: int) -> bool:
         ),
     ],
 )
-def test_names(server: str, names: list[str], wire: list[str], tmp_path: Path) -> None:
+def test_tools_get_names_that_wires_accept(
+    server: str, names: list[str], wire: list[str], tmp_path: Path
+) -> None:
     log = tmp_path / "log"
     with mcp.connect(peer(named(*names), log=log), name=server) as first:
         found = wire_names(first.tools)
@@ -300,7 +302,7 @@ def test_what_a_server_says_has_an_end(caplog: pytest.LogCaptureFixture) -> None
         pytest.param({"destructiveHint": False}, False, "write", id="not destructive"),
     ],
 )
-def test_tiers(hints: Any, trusted: bool, tier: str) -> None:
+def test_hints_of_a_server_become_tiers(hints: Any, trusted: bool, tier: str) -> None:
     with mcp.connect(
         peer(named("do", annotations=hints)), name="s", trusted=trusted
     ) as server:
@@ -456,7 +458,7 @@ OUTPUT = {
         ),
     ],
 )
-def test_results(
+def test_a_result_becomes_a_text_and_a_value(
     run: Callable[..., RunResult],
     does: dict[str, Any],
     is_error: bool,
@@ -1336,7 +1338,7 @@ def test_time_conversion_by_the_embedded_model() -> None:
 
 
 @pytest.mark.servers
-def test_git(tmp_path: Path) -> None:
+def test_a_git_server_is_used_in_a_run(tmp_path: Path) -> None:
     pytest.importorskip("mcp_server_git", reason="is the server")
     if not shutil.which("git"):
         pytest.skip("git is not installed")

@@ -8,6 +8,7 @@ import functools
 import gc
 import inspect
 import itertools
+import sys
 import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -619,17 +620,15 @@ def test_what_a_fake_raises_passes_with_the_run_attached(run: Runner) -> None:
 def test_nothing_configured_names_the_three_ways_out(
     run: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toolkit.local.is_installed", lambda: False)
+    monkeypatch.setitem(sys.modules, "xllamacpp", None)
     with pytest.raises(ModelError) as caught:
         run("q", tools=tools())
     for way in ("model=", "$TOOLKIT_MODEL", "$OPENAI_API_KEY", "toolkit-agent[local]"):
         assert way in str(caught.value)
 
 
-def test_nothing_configured_takes_the_embedded_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("toolkit.local.is_installed", lambda: True)
+@pytest.mark.local
+def test_nothing_configured_takes_the_embedded_one() -> None:
     assert type(find_model(None)).__name__ == "LocalModel"
 
 

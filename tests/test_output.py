@@ -135,14 +135,14 @@ def test_a_tool_of_that_name_keeps_it(run: Runner) -> None:
     ("kind", "sent", "value"),
     [(int, "3", 3), (list[int], [1, "2"], [1, 2]), (str, "so", "so")],
 )
-def test_extract(kind: Any, sent: Any, value: Any) -> None:
+def test_a_value_is_read_out_of_a_text(kind: Any, sent: Any, value: Any) -> None:
     assert extract("q", kind, model=ScriptedModel([answer(sent)])) == value
     assert (
         asyncio.run(aextract("q", kind, model=ScriptedModel([answer(sent)]))) == value
     )
 
 
-def test_extract_insists() -> None:
+def test_extract_raises_without_a_value() -> None:
     with pytest.raises(RunIncomplete, match="malformed_arguments"):
         extract("q", int, model=ScriptedModel(["no", "no", "no"]))
 

@@ -189,7 +189,7 @@ def echoed(text: str) -> str:
         ),
     ],
 )
-def test_calls(text: str, call: tuple[str, str]) -> None:
+def test_a_call_is_read_from_a_text(text: str, call: tuple[str, str]) -> None:
     assert read(text) == ([call], "")
 
 
@@ -221,7 +221,7 @@ def test_calls(text: str, call: tuple[str, str]) -> None:
         pytest.param("", ""),
     ],
 )
-def test_answers(text: str, answer: str) -> None:
+def test_a_text_without_a_call_is_an_answer(text: str, answer: str) -> None:
     assert read(text) == ([], answer)
 
 
@@ -707,7 +707,9 @@ REPLIES = (
 @pytest.mark.parametrize(
     ("texts", "structured"), [(ACTS, False), (REPLIES, True)], ids=["text", "JSON"]
 )
-def test_a_run(run: Runner, texts: Sequence[str], structured: bool) -> None:
+def test_a_run_calls_a_tool_and_answers(
+    run: Runner, texts: Sequence[str], structured: bool
+) -> None:
     model = Writer(*texts, structured=structured)
     result = run(
         "How warm is it in Köln?",

@@ -60,7 +60,7 @@ def names(text: str, tools: tuple[Entry, ...] = TOOLS) -> list[str]:
         pytest.param(" ,;!_\n", [], id="nothing"),
     ],
 )
-def test_words(text: str, found: list[str]) -> None:
+def test_a_text_is_split_into_words(text: str, found: list[str]) -> None:
     assert list(words(text)) == found
 
 

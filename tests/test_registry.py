@@ -180,7 +180,7 @@ def any_number(*words):  # type: ignore[no-untyped-def]
         pytest.param(lambda: "done", {}, {}, "done", id="nothing"),
     ],
 )
-def test_register_function(
+def test_a_function_is_registered_under_another_name(
     registry: ToolRegistry,
     function: Callable[..., Any],
     properties: dict[str, Any],
@@ -442,7 +442,7 @@ def library(registry: ToolRegistry) -> ToolRegistry:
         pytest.param({"tiers": ()}, [], id="no tiers"),
     ],
 )
-def test_a_subset(
+def test_a_subset_has_the_tools_that_are_named(
     library: ToolRegistry, conditions: dict[str, Any], wanted: list[str]
 ) -> None:
     assert [one.name for one in library.subset(**conditions)] == wanted
@@ -598,7 +598,9 @@ def test_an_empty_name_is_refused(registry: ToolRegistry, name: str) -> None:
         pytest.param(b'{"left": 1, "right": 2}', id="bytes"),
     ],
 )
-def test_call(registry: ToolRegistry, sent: Any) -> None:
+def test_a_registry_calls_a_tool_as_a_model_does(
+    registry: ToolRegistry, sent: Any
+) -> None:
     registry.register_tool(add)
     for result in (
         registry.call("add", sent),

@@ -413,7 +413,7 @@ PLAIN = [
 
 
 @pytest.mark.parametrize(("value", "text"), PLAIN)
-def test_render(value: object, text: str | None) -> None:
+def test_a_value_becomes_a_text(value: object, text: str | None) -> None:
     got = render(value)
     if text is not None:
         assert got == text
@@ -745,7 +745,9 @@ SPOKEN = [
 
 
 @pytest.mark.parametrize(("function", "text"), SPOKEN)
-def test_explain(function: Callable[..., object], text: str | None) -> None:
+def test_an_error_becomes_a_text_for_the_model(
+    function: Callable[..., object], text: str | None
+) -> None:
     got = explain(raised_by(function), "t", function)
     assert got == (text or "The tool 't' failed: ZeroDivisionError: division by zero")
 
@@ -1072,7 +1074,7 @@ SECRETS = [
 
 
 @pytest.mark.parametrize(("text", "left"), SECRETS)
-def test_redact(text: str, left: str) -> None:
+def test_secrets_are_cut_out_of_texts(text: str, left: str) -> None:
     assert "HUNTER2" not in left
     assert redact(text) == left
     assert redact(left) == left

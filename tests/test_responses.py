@@ -105,7 +105,7 @@ def played(*bodies: Mapping[str, Any], **options: Any) -> RunResult:
 # Requests
 
 
-def test_a_request() -> None:
+def test_a_request_becomes_a_body() -> None:
     messages = (Message("system", "be brief"), Message("system", "in prose"), USER)
     assert encode(
         *messages,
@@ -547,7 +547,7 @@ REPLIES: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize(("body", "text", "finish"), REPLIES.values(), ids=REPLIES)
-def test_a_reply(body: dict[str, Any], text: str, finish: str) -> None:
+def test_a_body_becomes_a_reply(body: dict[str, Any], text: str, finish: str) -> None:
     reply = decode(body)
     assert (reply.message.text, reply.finish, reply.message.tool_calls) == (
         text,
@@ -599,7 +599,9 @@ FAILURES: dict[str, tuple[Any, str, int | None]] = {
 @pytest.mark.parametrize(
     ("body", "complaint", "status"), FAILURES.values(), ids=FAILURES
 )
-def test_no_reply(body: Any, complaint: str, status: int | None) -> None:
+def test_a_body_without_a_reply_is_malformed(
+    body: Any, complaint: str, status: int | None
+) -> None:
     with pytest.raises(MalformedReply, match=complaint) as raised:
         decode(body)
     assert raised.value.status == status

@@ -81,7 +81,7 @@ def shown(
         pytest.param("", [], id="nothing is said"),
     ],
 )
-def test_best(request_text: str, names: list[str]) -> None:
+def test_the_tools_that_fit_best_are_shown(request_text: str, names: list[str]) -> None:
     assert shown(best(3), request_text) == names
 
 
@@ -110,7 +110,7 @@ def test_tags_and_keywords_are_read() -> None:
 @pytest.mark.parametrize(
     "always", ["send_mail", ["send_mail"], MAIL, [MAIL], {"send_mail": 1}]
 )
-def test_always(always: Any) -> None:
+def test_what_is_always_shown_comes_first(always: Any) -> None:
     assert shown(best(1, always=always), "trains") == ["send_mail", "find_train"]
     assert shown(best(1, always=always), "nothing of the kind") == ["send_mail"]
 
@@ -492,7 +492,7 @@ def test_tools_to_be_found_are_given_as_to_a_run() -> None:
     assert recall_at([("append a line", "append")], 1, "batch_tools").rate == 1.0
 
 
-def test_find_tools() -> None:
+def test_the_model_finds_more_tools() -> None:
     assert found_in(find_tools(TOOLS), "rain") == [
         {
             "name": "get_weather",
@@ -730,7 +730,7 @@ def test_the_conversation_brings_the_next_tool_into_view() -> None:
 # Measured on one's own cases
 
 
-def test_recall_at() -> None:
+def test_recall_counts_the_requests_whose_tool_is_shown() -> None:
     cases = [
         ("Will it rain?", "get_weather"),
         ("mail by train", {"send_mail", "find_train"}),
@@ -786,7 +786,9 @@ messages_of_any_kind = st.lists(
 
 
 @given(messages_of_any_kind, st.integers(1, 6), st.booleans())
-def test_any_conversation(messages: list[Message], k: int, by_meaning: bool) -> None:
+def test_any_conversation_gets_its_tools(
+    messages: list[Message], k: int, by_meaning: bool
+) -> None:
     tools = [*TOOLS, find_tools(TOOLS)]
     retriever = (
         hybrid(embed, k, always="book_table")

@@ -378,7 +378,7 @@ def plain(key: Any) -> Any:
 
 
 @pytest.mark.parametrize(("hint", "schema", "taken", "refused"), HINTS)
-def test_a_hint(
+def test_a_hint_becomes_a_schema_and_a_validator(
     hint: Any, schema: dict[str, Any], taken: dict[Any, Any], refused: list[Any]
 ) -> None:
     made = parameters(taking(hint))
@@ -645,7 +645,7 @@ def test_an_iterable_is_checked_before_the_function_runs(
     assert hint is Iterable or send(count, wrong).reason == "malformed"
 
 
-def test_deep_mixtures() -> None:
+def test_hints_nest_to_any_depth() -> None:
     Plan = Sequence[Mapping[str, list[tuple[int, dict[str, str]]]]]
     assert value(taking(Plan), {"given": [{"day": [[1, {"x": "y"}]]}]}) == [
         {"day": [(1, {"x": "y"})]}
@@ -1013,7 +1013,7 @@ def test_a_lone_parameter_keeps_what_is_said_of_it() -> None:
 # Kinds of parameters
 
 
-def test_keyword_only() -> None:
+def test_keyword_only_parameters_are_parameters() -> None:
     def drive(*, speed: int = 3, target: str) -> Any:
         return speed, target
 
@@ -1028,7 +1028,9 @@ def test_keyword_only() -> None:
         pytest.param({"c": 0, "b": 2, "a": 1}, (1, 2, 0), id="in any order"),
     ],
 )
-def test_positional_only(sent: dict[str, Any], wanted: Any) -> None:
+def test_positional_only_parameters_are_passed_by_position(
+    sent: dict[str, Any], wanted: Any
+) -> None:
     def add(a: int, /, b: int, c: int = 10) -> Any:
         return a, b, c
 
@@ -1070,7 +1072,7 @@ def test_any_number_of_values() -> None:
     assert "values" in send(total, {"values": ["x"]}).content
 
 
-def test_any_names() -> None:
+def test_further_keywords_have_any_name() -> None:
     def note(topic: str, **facts: float) -> Any:
         return topic, facts
 
@@ -1097,7 +1099,7 @@ def test_all_kinds_at_once() -> None:
     assert value(mix, {"base": 1}) == (1, 5, (), False, {})
 
 
-def test_no_parameters() -> None:
+def test_a_function_may_take_no_parameters() -> None:
     def chime() -> str:
         return "bong"
 
@@ -1494,7 +1496,7 @@ DOCSTRINGS = [
 
 
 @pytest.mark.parametrize(("text", "read"), DOCSTRINGS)
-def test_docstrings(text: str, read: Any) -> None:
+def test_docstrings_of_each_style_are_read(text: str, read: Any) -> None:
     description, about = read_docstring(inspect.cleandoc(text))
     assert (
         description,

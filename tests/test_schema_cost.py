@@ -268,7 +268,7 @@ def test_the_global_registry_is_the_default(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize(("budget", "exceeds"), [(424, True), (425, False), (0, True)])
-def test_a_budget(budget: int, exceeds: bool) -> None:
+def test_a_budget_that_is_exceeded_is_reported(budget: int, exceeds: bool) -> None:
     assert schema_cost(TOOLS, model=ScriptedModel(count)).exceeds(budget) is exceeds
 
 

@@ -365,7 +365,7 @@ def test_what_is_not_claimed_is_not_written(store: SQLiteStore) -> None:
         store.save(run, "running")
 
 
-def test_delete(store: SQLiteStore) -> None:
+def test_a_deleted_run_is_gone(store: SQLiteStore) -> None:
     pause(store)
     pause(store, "other")
     store.delete("r")
@@ -419,7 +419,7 @@ def test_a_forked_child_shares_neither_connection_nor_claim(
     "run_id",
     ["../x", "a b", "日本", "x" * 5_000, "'; DROP TABLE runs; --", "a\0b", "%s", "[1]"],
 )
-def test_odd_ids(run_id: str, store: SQLiteStore, resume: Runner) -> None:
+def test_a_run_may_have_any_id(run_id: str, store: SQLiteStore, resume: Runner) -> None:
     paused = pause(store, run_id)
     assert store.load(run_id) == paused.run
     result = resume(

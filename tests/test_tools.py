@@ -147,7 +147,7 @@ def test_a_schema_is_built_when_it_is_first_looked_at(registry: ToolRegistry) ->
     assert "json_schema" in vars(signature)
 
 
-def test_decorators_stack() -> None:
+def test_decorators_around_a_tool_stay_in_force() -> None:
     registry = ToolRegistry()
 
     def loud(function: Callable[..., str]) -> Callable[..., str]:
@@ -174,7 +174,7 @@ def test_decorators_stack() -> None:
     assert outermost.call("top", {"word": "a"}).content == "A"
 
 
-def test_options(registry: ToolRegistry) -> None:
+def test_a_tool_has_the_options_of_its_decorator(registry: ToolRegistry) -> None:
     @tool(
         registry=registry, name="wipe", description="Clears all.", permission="sensitive", timeout=5, tags=["disk"],
         keywords="erase", parallel=False, repeat_ok=True, strict=True,
@@ -425,7 +425,7 @@ CALLABLES = [
     ("function", "name", "description", "shown", "required", "sent", "wanted"),
     CALLABLES,
 )
-def test_callables(
+def test_any_callable_becomes_a_tool(
     function: Any,
     name: str,
     description: str | None,
@@ -703,7 +703,7 @@ def test_a_mark_leaves_the_method_as_it_is() -> None:
         ),
     ],
 )  # fmt: skip
-def test_register_methods(
+def test_the_methods_of_an_object_become_tools(
     registry: ToolRegistry, board: Board, wanted: dict[str, Any]
 ) -> None:
     made = registry.register_methods(board)
