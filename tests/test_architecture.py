@@ -57,8 +57,8 @@ MOVES, MOVES_UP = 30, 14  # goal 25, 8
 CORE = ("errors", "messages", "tools", "calls", "models", "runs", "run")
 CORE_TOKENS = 45_970  # goal 33,000
 DIALECT_TOKENS = 15_000
-OTHER_TOKENS = 53_100  # goal 42,000
-ALL_TOKENS = 114_000  # goal 90,000
+OTHER_TOKENS = 55_000  # goal 42,000
+ALL_TOKENS = 115_900  # goal 90,000
 TOKENS_A_LINE = 8.0
 WALRUSES_IN_1000_LINES = 8.7  # goal 3
 FILE_LIMIT = 525  # raw lines; goal 400
@@ -85,11 +85,11 @@ PUBLIC_NAMES = {
     "evals": 30,
     "isolation": 8,
     "lint": 13,
-    "local": 22,
+    "local": 56,
     "mcp": 5,
     "otel": 2,
     "replay": 2,
-    "retrieval": 15,
+    "retrieval": 20,
     "store": 2,
     "__main__": 1,
 }
