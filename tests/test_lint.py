@@ -187,6 +187,38 @@ def test_a_tool_that_destroys_is_no_reader(
     assert [each.severity for each in findings] == ["error"] * found
 
 
+EFFECTS = {
+    "delete_file": ("Remove it.", "delete"),
+    "sendMail": ("To Ann.", "send"),
+    "handle_invoice": ("Pays the invoice. Use it when it is due.", "pay"),
+    "删除文件": ("用户要求时使用。", "删除"),
+    "tool_1": ("发送一条消息给用户。", "发送"),
+}
+
+
+@pytest.mark.parametrize(("name", "found"), EFFECTS.items(), ids=EFFECTS)
+def test_an_effect_needs_a_tier_of_its_own(name: str, found: tuple[str, str]) -> None:
+    description, act = found
+
+    def function() -> None: ...
+
+    registry = ToolRegistry()
+    registry.register_function(name, description, function)
+    problems = [each for each in lint_tools(registry) if "effect" in each.rule]
+    assert [each.rule for each in problems] == ["effect-without-tier"]
+    assert repr(act) in problems[0].message
+    chosen = ToolRegistry()
+    chosen.register_function(name, description, function, permission="write")
+    assert not [each for each in lint_tools(chosen) if "effect" in each.rule]
+
+
+@pytest.mark.parametrize("name", ["get_weather", "find_sender", "list_payments"])
+def test_a_tool_without_effects_needs_no_tier(name: str) -> None:
+    registry = ToolRegistry()
+    registry.register_function(name, "Look it up. Use it when asked.", lambda: None)
+    assert not [each for each in lint_tools(registry) if "effect" in each.rule]
+
+
 # Docstrings
 
 

@@ -705,3 +705,26 @@ def test_schemas_are_json_and_fresh(library: ToolRegistry) -> None:
         entry["function"]["parameters"]["properties"]["given"]["type"] = "integer"
         entry["function"]["name"] = "other"
     assert json.dumps(library.schemas()) == written
+
+
+def test_a_registry_has_defaults_for_tier_and_timeout() -> None:
+    registry = ToolRegistry(permission="sensitive", timeout=3)
+
+    def plain() -> None: ...
+
+    @tool(registry=registry)
+    def decorated() -> None: ...
+
+    @tool(registry=registry, permission="read", timeout=9)
+    def chosen() -> None: ...
+
+    registry.register_tool(plain)
+    registry.register_function("named", "It.", lambda text: text)
+    found = {each.name: (each.permission, each.timeout) for each in registry}
+    assert found == {
+        "decorated": ("sensitive", 3),
+        "chosen": ("read", 9),
+        "plain": ("sensitive", 3),
+        "named": ("sensitive", 3),
+    }
+    assert registry.call("plain", "{}").reason == "denied"

@@ -13,6 +13,7 @@ import math
 import pathlib
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -1467,3 +1468,74 @@ def test_a_retriever_that_is_none_is_told(
 ) -> None:
     with pytest.raises(TypeError, match=told):
         run("q", model=ScriptedModel(["so"]), tools=many(), retrieve=retrieve)
+
+
+# What newcomers write first
+
+
+@pytest.mark.parametrize(
+    ("second", "told"),
+    [(5, "max_turns=5"), ([], r"tools=\[\]")],
+    ids=["turns", "tools"],
+)
+def test_more_than_a_prompt_by_position_says_what_to_write(
+    run: Runner, second: Any, told: str
+) -> None:
+    with pytest.raises(TypeError, match=rf"takes only the prompt by position.*{told}"):
+        run("hi", second)
+
+
+class SdkMessage:
+    """A message object of an SDK: it knows how to become a dict."""
+
+    def __init__(self, **fields: Any) -> None:
+        self.fields = fields
+
+    def model_dump(self, **options: Any) -> dict[str, Any]:
+        return self.fields
+
+
+def test_history_takes_message_objects_of_an_sdk(run: Runner) -> None:
+    function = {"name": "look", "arguments": "{}"}
+    call = {"id": "c1", "type": "function", "function": function}
+    history = [
+        {"role": "user", "content": "q"},
+        SdkMessage(role="assistant", tool_calls=[call]),
+        {"role": "tool", "tool_call_id": "c1", "content": "seen"},
+    ]
+    model = ScriptedModel(["so"])
+    result = run("And?", model=model, tools=(), history=history)
+    assert [message.role for message in result.messages[:3]] == [
+        "user",
+        "assistant",
+        "tool",
+    ]
+    assert result.messages[2].tool_results[0].content == "seen"
+
+
+def test_a_run_bounds_the_time_of_every_tool(run: Runner) -> None:
+    started = threading.Event()
+
+    def hang() -> None:
+        started.set()
+        time.sleep(30)
+
+    model = ScriptedModel([ToolCall("c1", "hang", {}), "so"])
+    result = run("q", model=model, tools=[hang], limits=Limits(tool_seconds=0.05))
+    assert started.is_set()
+    assert "did not finish within 0.05 seconds" in result.calls[0].content
+
+
+def test_a_tool_with_an_effect_and_no_tier_is_logged_once(
+    run: Runner, caplog: pytest.LogCaptureFixture
+) -> None:
+    def delete_note(title: str) -> str:
+        """Delete a note."""
+        return title
+
+    tools = ToolRegistry([delete_note])
+    for _ in range(2):
+        run("q", model=ScriptedModel(["so"]), tools=tools)
+    lines = [each.getMessage() for each in caplog.records if "tier" in each.message]
+    assert len(lines) == 1
+    assert "'delete_note' speaks of 'delete'" in lines[0]

@@ -910,7 +910,7 @@ def test_types_of_class_parameters(
 @pytest.mark.parametrize(
     ("made", "complaint"),
     [
-        pytest.param(lambda: listing(ToolParameter("it", "text", "")), r"'it' of 'listing'.*'text'.*string", id="type"),
+        pytest.param(lambda: listing(ToolParameter("it", "text", "")), r"'it' has the type 'text'.*string", id="type"),
         pytest.param(lambda: listing(ToolParameter("it", Rook, "")), r"'it' of 'listing'.*'Rook'", id="class"),
         pytest.param(
             lambda: listing(ToolParameter("it", "string", ""), ToolParameter("it", "integer", "")), r"'it'.*'listing'|"
@@ -1204,3 +1204,74 @@ def test_a_replaced_tool_differs_and_runs_on_the_original() -> None:
     function = as_tool(lambda: "done", {"name": "do", "description": "Does."})
     assert function.replace(timeout=None).call({}, None) == "done"
     assert function.replace(timeout=None).description == "Does."
+
+
+# Class tools as people write them
+
+
+class Search(Tool):
+    def __init__(self) -> None:
+        super().__init__(name="search_web", description="Search the web.", timeout=5)
+
+    def get_parameters(self) -> list[ToolParameter]:
+        return [ToolParameter("query", "string", "Words to look for.")]
+
+    def run(self, parameters: dict[str, Any]) -> str:
+        return f"found {parameters['query']}"
+
+
+def test_a_class_tool_names_itself_in_its_constructor() -> None:
+    registry = ToolRegistry([Search()])
+    tool = registry["search_web"]
+    assert (tool.description, tool.timeout) == ("Search the web.", 5)
+    assert registry.call("search_web", '{"query": "cats"}').content == "found cats"
+    listing = "- search_web: Search the web.\n  - query (string, required): Words to look for."
+    assert registry.describe() == listing
+
+
+def test_an_unknown_option_of_a_class_tool_is_refused() -> None:
+    with pytest.raises(TypeError, match="timeout_s"):
+        Tool.__init__(Search(), name="x", timeout_s=3)
+
+
+@pytest.mark.parametrize("method", ["run", "get_parameters"])
+def test_a_class_tool_without_a_method_is_refused_when_registered(method: str) -> None:
+    kind = type("Half", (Search,), {method: getattr(Tool, method)})
+    with pytest.raises(ToolDefinitionError, match=rf"Half does not implement {method}"):
+        ToolRegistry([kind()])
+
+
+WRONG_PARAMETERS: dict[str, tuple[dict[str, Any], str]] = {
+    "no name": ({"name": " "}, "not empty"),
+    "a name that is none": ({"name": 5}, "not empty"),
+    "a type that is none": ({"type": "text"}, "'text'"),
+    "a description that is none": ({"description": None}, "must be a text"),
+    "a default of another type": (
+        {"type": "integer", "required": False, "default": "ten"},
+        "default='ten'",
+    ),
+    "a default outside of a hint": (
+        {"type": Literal["a", "b"], "required": False, "default": "c"},
+        "default='c'",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"), WRONG_PARAMETERS.values(), ids=WRONG_PARAMETERS
+)
+def test_a_wrong_parameter_is_refused(fields: dict[str, Any], told: str) -> None:
+    right = {"name": "n", "type": "string", "description": "It."}
+    with pytest.raises(ToolDefinitionError, match=told):
+        ToolParameter(**{**right, **fields})
+
+
+def test_a_parameter_is_exported() -> None:
+    parameter = ToolParameter("n", "integer", "It.", required=False, default=3)
+    assert parameter.to_dict() == {
+        "name": "n",
+        "type": "integer",
+        "description": "It.",
+        "required": False,
+        "default": 3,
+    }

@@ -44,17 +44,19 @@ from toolkit.run import (
 from toolkit.runs.results import RunResult
 from toolkit.runs.state import Run
 from toolkit.tools.decorator import tool
-from toolkit.tools.registry import ToolRegistry
-from toolkit.tools.tool import Tool, ToolParameter
+from toolkit.tools.parameter import ToolParameter
+from toolkit.tools.registry import REGISTRY, ToolRegistry
+from toolkit.tools.tool import Tool
 
 __version__ = "0.1.0"
 
-__all__ = [
+__all__ = [  # noqa: RUF022  # sorted as Python sorts
     "Limits",
     "Message",
     "Model",
     "ModelError",
     "ModelInfo",
+    "REGISTRY",
     "Reply",
     "Run",
     "RunResult",

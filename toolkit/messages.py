@@ -178,7 +178,8 @@ class Limits:
 
     `tool_calls`, `total_tokens` and `seconds` count over the whole run; None means no bound. `seconds`
     do not include waiting for approval; when they are over, a request or a tool that is still at work
-    is left behind. `concurrency` is how many calls of a reply run at once. The run ends after
+    is left behind. `tool_seconds` bounds each call of a tool, whatever timeout the tool has.
+    `concurrency` is how many calls of a reply run at once. The run ends after
     `malformed` replies in a row that no tool could read, and after `repeats` equal calls with equal
     results. `argument_chars` bounds what a model may send to one call, `result_chars` what it reads of
     one result.
@@ -187,6 +188,7 @@ class Limits:
     tool_calls: int | None = None
     total_tokens: int | None = None
     seconds: float | None = None
+    tool_seconds: float | None = None
     concurrency: int = 16
     malformed: int = 3
     repeats: int = 6

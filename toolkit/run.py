@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
 
@@ -36,6 +36,27 @@ R = TypeVar("R")
 P = ParamSpec("P")
 
 
+def _prompt_alone_by_position(function: Callable[P, R]) -> Callable[P, R]:
+    """Say what to write to somebody who gives more than the prompt by position."""
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        _check_positional(function.__name__, args)
+        return function(*args, **kwargs)
+
+    return call
+
+
+def _check_positional(name: str, args: tuple[Any, ...]) -> None:
+    if len(args) > 1:
+        keyword = "tools" if isinstance(args[1], Iterable) else "max_turns"
+        raise TypeError(
+            f"{name}() takes only the prompt by position. Name the rest, "
+            f"for example {keyword}={args[1]!r:.60}."
+        )
+
+
+@_prompt_alone_by_position
 def run_agent_with_tools(
     prompt: str,
     *,
@@ -142,6 +163,8 @@ def _async_twin_of(
     ) -> Callable[P, Coroutine[Any, Any, R]]:
         @functools.wraps(twin)
         async def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            if "prompt" in signature.parameters:
+                _check_positional(twin.__name__, args)
             bound = signature.bind(*args, **kwargs)
             bound.apply_defaults()
             return await twin(**bound.arguments)  # type: ignore[no-any-return]

@@ -49,7 +49,11 @@ class Batch:
         """The run of a valid call."""
         tool = checked.tool
         assert tool is not None
-        run = Invocation(checked, tool, self.limits.result_chars, entries=self.entries)
+        timeout, limit = tool.timeout, self.limits.tool_seconds
+        if limit is not None:
+            timeout = limit if timeout is None else min(timeout, limit)
+        chars = self.limits.result_chars
+        run = Invocation(checked, tool, chars, timeout, entries=self.entries)
         if tool.signature.context:
             run.context = ToolContext(
                 run.id, self.run_id, self.turn, self.deps, lambda: run.is_abandoned
@@ -143,7 +147,7 @@ async def arun_calls(
 
 
 def _runs_on_this_thread(ready: Invocation, batch: Batch) -> bool:
-    has_no_timeout = ready.tool.timeout is None and batch.halt is threads.NEVER
+    has_no_timeout = ready.timeout is None and batch.halt is threads.NEVER
     return has_no_timeout and not ready.tool.is_async
 
 

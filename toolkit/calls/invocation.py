@@ -31,12 +31,13 @@ _MAX_ITEMS = 1_000  # of what a generator yields
 class Invocation:
     """A call that may run, and the clock of its run.
 
-    `entries` are told the call's id in the context in which its tool runs, before it starts.
+    `timeout` is how long it may take, in seconds. `entries` are told the call's id in the context in which its tool runs, before it starts.
     """
 
     checked: CheckedCall
     tool: Tool
     max_chars: int
+    timeout: float | None = None
     context: ToolContext | None = None
     entries: tuple[Callable[[str], None], ...] = ()
     queued: float = field(default_factory=time.perf_counter)
@@ -49,8 +50,8 @@ class Invocation:
 
     @property
     def deadline(self) -> float | None:
-        """When the tool's time is over, in seconds of `time.perf_counter`."""
-        return None if self.tool.timeout is None else self.started + self.tool.timeout
+        """When the call's time is over, in seconds of `time.perf_counter`."""
+        return None if self.timeout is None else self.started + self.timeout
 
     def result(self, text: str, reason: str = "", value: Any = None) -> ToolResult:
         arguments, repairs = self.checked.differences
@@ -132,7 +133,7 @@ def timed_out(invocation: Invocation) -> ToolResult:
     tool = invocation.tool
     _log.error("tool %r timed out in call %s", tool.name, invocation.id)
     text = (
-        f"The tool {tool.name!r} did not finish within {tool.timeout:g} seconds; "
+        f"The tool {tool.name!r} did not finish within {invocation.timeout:g} seconds; "
         "it may still be at work."
     )
     return invocation.result(text, "timeout")

@@ -24,6 +24,7 @@ RULES: Mapping[str, Severity] = {
     "description-repeats-name": "warning",
     "description-without-when": "hint",
     "destructive-read": "error",  # permission="read", but it deletes
+    "effect-without-tier": "warning",  # it deletes, sends or pays, unasked
     "enum-unexplained": "hint",
     "name-illegal": "warning",  # models see an alias
     "name-without-verb": "hint",

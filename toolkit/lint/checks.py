@@ -21,6 +21,7 @@ from toolkit.lint.english import (
 )
 from toolkit.retrieval.ranking import Index, words
 from toolkit.tools.docstrings import read_docstring
+from toolkit.tools.effects import effect_without_tier
 from toolkit.tools.foreign import WrittenSignature
 from toolkit.tools.json_schema import Schema, alternatives, children
 from toolkit.tools.signatures import without_partials
@@ -42,7 +43,16 @@ class Problem(NamedTuple):
 
 def problems_of(tool: Tool) -> list[Problem]:
     """What is wrong with a tool. Raises ToolDefinitionError if it has no schema."""
-    checks = (_name, _description, _docstring, _parameters, _size, _wires, _strict)
+    checks = (
+        _name,
+        _description,
+        _tier,
+        _docstring,
+        _parameters,
+        _size,
+        _wires,
+        _strict,
+    )
     return [problem for check in checks for problem in check(tool)]
 
 
@@ -102,6 +112,16 @@ def _description(tool: Tool) -> Iterator[Problem]:
                 'Write permission="write", or "sensitive" if somebody must decide on each call.',
             )
             break
+
+
+def _tier(tool: Tool) -> Iterator[Problem]:
+    act = effect_without_tier(tool)
+    if act:
+        yield Problem(
+            "effect-without-tier",
+            f"It says {act!r}, and runs without approval because nobody chose its tier.",
+            'Write permission="sensitive", or permission="write" to let it run.',
+        )
 
 
 def _docstring(tool: Tool) -> Iterator[Problem]:

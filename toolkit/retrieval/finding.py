@@ -8,8 +8,9 @@ from typing import Any
 
 from toolkit.messages import Message, Permission
 from toolkit.retrieval.ranking import index_of
+from toolkit.tools.parameter import ToolParameter
 from toolkit.tools.registry import ToolsGiven, registry_of
-from toolkit.tools.tool import Tool, ToolParameter
+from toolkit.tools.tool import Tool
 
 
 def find_tools(tools: ToolsGiven, k: int = 5) -> Tool:

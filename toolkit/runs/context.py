@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,7 @@ from toolkit.runs.auditing import open_audit
 from toolkit.runs.options import RunOptions
 from toolkit.runs.protocols import RunStore
 from toolkit.runs.state import Run
+from toolkit.tools.effects import effect_without_tier
 from toolkit.tools.registry import registry_of
 from toolkit.tools.request import LanguageModel, Retriever
 from toolkit.tools.tool import OutputTool, Tool, Toolset
@@ -53,6 +55,7 @@ class RunContext:
                 "the run has no tools: nothing is registered, and tools= is not given. "
                 "Pass tools=… (or tools=())"
             )
+        _warn_of_effects(tools)
         output = ""
         if options.output_type is not None:
             output_tool = OutputTool(options.output_type, tools)
@@ -128,6 +131,25 @@ class RunContext:
             if run.tool_choice == "required" and names.isdisjoint(self.tools):
                 return self.all_tools  # a call is required, whatever fits
         return tuple(tool for tool in self.tools.values() if tool.name in names)
+
+
+_warned: weakref.WeakSet[Tool] = weakref.WeakSet()
+
+
+def _warn_of_effects(tools: Toolset) -> None:
+    """Log once for each tool that acts on the world and has no tier that anybody chose."""
+    for tool in tools.values():
+        if tool in _warned:
+            continue
+        _warned.add(tool)
+        act = effect_without_tier(tool)
+        if act:
+            _log.warning(
+                "tool %r speaks of %r, and runs without approval because nobody chose its tier. "
+                'Write permission="sensitive", or permission="write" to let it run.',
+                tool.name,
+                act,
+            )
 
 
 def _retriever(retrieve: int | Retriever | None) -> Retriever | None:

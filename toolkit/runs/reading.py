@@ -21,7 +21,7 @@ Conversation = RunResult[Any] | Run | Sequence[Message | Mapping[str, Any]] | No
 
 
 def read_conversation(history: Conversation) -> list[Message]:
-    """The messages of a result, of a run, or of a list of Messages and Chat Completions dicts.
+    """The messages of a result, of a run, or of a list of Messages, Chat Completions dicts and SDK objects.
 
     Nothing in `history` is changed. A call without a result is answered as not run. Raises
     ValueError for something that is not a message, naming its position, and for a result without
@@ -96,6 +96,9 @@ def _message(entry: Any, position: int) -> Message:
         if entry.text.isascii():
             return entry
         return replace(entry, text=whole_characters(entry.text))
+    # A message object of an SDK, such as openai's ChatCompletionMessage.
+    if hasattr(entry, "model_dump"):
+        entry = entry.model_dump(exclude_none=True)
     try:
         return read_message(whole_characters(entry))
     except ValueError as error:

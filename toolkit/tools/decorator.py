@@ -44,7 +44,7 @@ def tool(
 
     Raises ToolDefinitionError, naming the parameter, if a model could not call the function.
     """
-    options = checked_options(options)
+    options = checked_options({**registry.defaults, **options})
     if function is None:
         return lambda function: _decorated(function, options, registry)
     return _decorated(function, options, registry)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, get_args
 from toolkit.errors import ToolDefinitionError
 from toolkit.messages import Permission, ToolResult, Verdict, copied
 from toolkit.tools.loading import find_target
+from toolkit.tools.parameter import json_type_name
 from toolkit.tools.tool import (
     MARK,
     TOOL,
@@ -56,7 +57,9 @@ class ToolRegistry:
 
     `on_duplicate` says what a different function under a taken name does: "error" raises ToolDefinitionError, "warn"
     replaces with a log line, "replace" replaces quietly. The same function again (equal module and qualified name,
-    as after a reload or a notebook cell run twice) always replaces quietly.
+    as after a reload or a notebook cell run twice) always replaces quietly. `permission` and `timeout` (seconds) are
+    those of functions that are registered here without their own. `str(registry)` lists the tools for a person,
+    `describe()` for a prompt.
     """
 
     runner: ClassVar[CallRunner]
@@ -67,6 +70,8 @@ class ToolRegistry:
         tools: Iterable[Callable[..., Any] | Tool] = (),
         *,
         on_duplicate: OnDuplicate = "error",
+        permission: Permission | None = None,
+        timeout: float | None = None,
     ) -> None:
         if on_duplicate not in get_args(OnDuplicate):
             raise ValueError(
@@ -74,6 +79,10 @@ class ToolRegistry:
             )
         self._tools: dict[str, Tool] = {}
         self.on_duplicate = on_duplicate
+        defaults = {"permission": permission, "timeout": timeout}
+        self.defaults = {
+            name: value for name, value in defaults.items() if value is not None
+        }
         for tool in tools:
             self.register_tool(tool)
 
@@ -81,14 +90,16 @@ class ToolRegistry:
         self, tool: Callable[..., Any] | Tool, **options: Unpack[ToolOptions]
     ) -> Tool:
         """Add a Tool, a decorated function, or any callable with the options of `@tool`; return the Tool."""
-        return self._add(as_tool(tool, options))
+        return self._add(as_tool(tool, options, defaults=self.defaults))
 
     def register_function(
         self, name: str, description: str, function: Callable[..., Any], **options: Any
     ) -> Tool:
         """Add any callable under a name and a description. A single parameter without a type hint takes a string."""
         options = {"name": name, "description": description, **options}
-        return self._add(as_tool(function, options, unhinted=str))
+        return self._add(
+            as_tool(function, options, unhinted=str, defaults=self.defaults)
+        )
 
     def register_methods(self, owner: object) -> list[Tool]:
         """Add the methods of an object that `@tool` marked in its class; return their Tools."""
@@ -101,7 +112,9 @@ class ToolRegistry:
             raise ToolDefinitionError(
                 f"{kind.__name__} has no method marked with @tool. Decorate one."
             )
-        return [self._add(as_tool(method)) for method in methods]
+        return [
+            self._add(as_tool(method, defaults=self.defaults)) for method in methods
+        ]
 
     def remove(self, name: str) -> Tool:
         """Take a tool out of the registry, and return it. Raises KeyError if no tool has that name."""
@@ -112,6 +125,18 @@ class ToolRegistry:
     def schemas(self, *, strict: bool = False) -> list[dict[str, Any]]:
         """The tools as the Chat Completions `tools` list."""
         return [copied(tool_entry(tool, strict)) for tool in self.snapshot().values()]
+
+    def describe(self) -> str:
+        """The tools as text for a prompt: each with its description and its parameters."""
+        lines = []
+        for tool in self.snapshot().values():
+            lines.append(f"- {tool.wire_name}: {tool.description}")
+            for parameter in tool.get_parameters():
+                need = "required" if parameter.required else "optional"
+                kind = json_type_name(parameter.type)
+                about = f"{parameter.name} ({kind}, {need}): {parameter.description}"
+                lines.append(f"  - {about}")
+        return "\n".join(lines)
 
     def subset(
         self,

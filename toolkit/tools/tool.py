@@ -10,47 +10,23 @@ import itertools
 import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypedDict, get_args
 
 from toolkit.errors import ToolDefinitionError
 from toolkit.messages import Permission, copied
 from toolkit.tools.foreign import WrittenSignature
+from toolkit.tools.parameter import ToolParameter
 from toolkit.tools.schema import MISSING, Kind, Parameter, Signature, Values
 from toolkit.tools.signatures import read_signature, without_partials
 from toolkit.tools.strict import strict_form
 
 _log = logging.getLogger("toolkit")
 
-_JSON_TYPES: dict[str, Any] = {
-    "string": str,
-    "integer": int,
-    "number": float,
-    "boolean": bool,
-    "array": list,
-    "object": dict,
-    "any": Any,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class ToolParameter:
-    """One parameter of a class tool.
-
-    `type` is a JSON type by name ("string", "integer", "number", "boolean", "array", "object", "any") or a Python
-    type or hint. `default` counts if `required` is False.
-    """
-
-    name: str
-    type: Any
-    description: str
-    required: bool = True
-    default: Any = None
-
 
 class Tool:
     """Something that a model can call. Subclass it for tools with state: implement `run` and `get_parameters`.
 
+    Name, description and options are class attributes, or go to `super().__init__(name=…, description=…)`.
     `permission` is its tier: "read" runs, "write" runs and is audited, "sensitive" waits for a verdict. `timeout` is in
     seconds; None means no limit, and only then does a plain function run on the caller's own thread. `tags` and
     `keywords` serve selection. `parallel=False` runs its calls one at a time, in order. `repeat_ok` exempts it from
@@ -66,6 +42,18 @@ class Tool:
     parallel: bool = True
     repeat_ok: bool = False
     strict: bool | None = None
+
+    def __init__(
+        self,
+        name: str | None = None,
+        description: str | None = None,
+        **options: Any,
+    ) -> None:
+        """Set the name, the description and the options of `@tool` that the class does not set."""
+        options = {"name": name, "description": description, **options}
+        for option, value in checked_options(options).items():
+            if value is not None:
+                setattr(self, option, value)
 
     def run(self, parameters: dict[str, Any]) -> Any:
         """Do the work. `parameters` are validated and complete with their defaults."""
@@ -102,7 +90,7 @@ class Tool:
             has_default = not listed.required and listed.default is not None
             parameters[listed.name] = Parameter(
                 listed.name,
-                _hint(self, listed),
+                listed.hint,
                 Kind.KEYWORD_ONLY,
                 listed.required,
                 listed.default if has_default else MISSING,
@@ -279,9 +267,15 @@ TOOL = "__tool__"
 
 
 def as_tool(
-    thing: Any, changes: Mapping[str, Any] | None = None, unhinted: Any = Any
+    thing: Any,
+    changes: Mapping[str, Any] | None = None,
+    unhinted: Any = Any,
+    defaults: Mapping[str, Any] | None = None,
 ) -> Tool:
-    """The Tool of a Tool, a decorated function, or any callable, its options changed. Raises ToolDefinitionError."""
+    """The Tool of a Tool, a decorated function, or any callable, its options changed. Raises ToolDefinitionError.
+
+    `defaults` are options that count if neither the decorator nor `changes` has them.
+    """
     if isinstance(thing, Tool):
         if changes:
             raise ToolDefinitionError(
@@ -294,7 +288,8 @@ def as_tool(
     decorated = getattr(function, TOOL, None)
     # Also behind functools.wraps: what was sensitive stays so.
     if isinstance(decorated, FunctionTool):
-        if decorated.function is thing and not changes:
+        has_all = not (defaults or {}).keys() - decorated.options.keys()
+        if decorated.function is thing and not changes and has_all:
             return decorated
         options, namespace = decorated.options, decorated.namespace
     if inspect.ismethod(thing):
@@ -303,7 +298,8 @@ def as_tool(
         kind = owner if isinstance(owner, type) else type(owner)
         inner = {name: v for name, v in vars(kind).items() if isinstance(v, type)}
         namespace = {**(namespace or {}), **inner, kind.__name__: kind}
-    return FunctionTool(thing, {**options, **(changes or {})}, namespace, unhinted)
+    options = {**(defaults or {}), **options, **(changes or {})}
+    return FunctionTool(thing, options, namespace, unhinted)
 
 
 def _check_tool(tool: Tool) -> None:
@@ -315,6 +311,12 @@ def _check_tool(tool: Tool) -> None:
         raise ToolDefinitionError(
             f"permission={tool.permission!r} of {tool.name!r} is not one of {tiers}."
         )
+    kind = type(tool)
+    for method in ("run", "get_parameters"):
+        if getattr(kind, method) is getattr(Tool, method):
+            raise ToolDefinitionError(
+                f"{kind.__name__} does not implement {method}(). Every class of tools needs it."
+            )
     is_number = isinstance(tool.timeout, (int, float))
     # Compared this way round, NaN is refused too.
     if tool.timeout is not None and not (is_number and tool.timeout > 0):
@@ -387,14 +389,3 @@ def _name_of(function: Any) -> str:
             'A lambda has no name that a model could call. Give it one: name="…".'
         )
     return str(name)
-
-
-def _hint(tool: Tool, parameter: ToolParameter) -> Any:
-    if not isinstance(parameter.type, str):
-        return parameter.type
-    if parameter.type not in _JSON_TYPES:
-        raise ToolDefinitionError(
-            f"Parameter {parameter.name!r} of {tool.name!r} has the type {parameter.type!r}; "
-            f"known names are {', '.join(_JSON_TYPES)}. A Python type or hint works as well."
-        )
-    return _JSON_TYPES[parameter.type]
