@@ -73,7 +73,7 @@ def _type_only(schema: Any) -> dict[str, Any]:
 def _bounded(schema: Any, limits: Mapping[str, int], depth: int = 0) -> Any:
     """The schema with an end to every string and array, without what a grammar does not need.
 
-    A walk of its own, since it has to stop at some depth: llama.cpp overflows its stack on schemas without an end.
+    A walk of its own, because it stops at a depth: what lies deeper is left free.
     """
     if isinstance(schema, list):
         return [_bounded(each, limits, depth + 1) for each in schema]

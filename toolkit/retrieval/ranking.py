@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
-from toolkit.tools.json_schema import subschemas
+from toolkit.tools.json_schema import Schema, subschemas
 from toolkit.tools.tool import Tool
 
 _T = TypeVar("_T", bound=Tool)
@@ -147,7 +147,7 @@ def _weights(tool: Tool) -> dict[str, float]:
     return weights
 
 
-def _schema_texts(schema: Mapping[str, Any]) -> Iterator[str]:
+def _schema_texts(schema: Schema) -> Iterator[str]:
     """Names of properties, descriptions and enum values, to any depth."""
     for node in subschemas(schema):
         properties, values = node.get("properties"), node.get("enum")
