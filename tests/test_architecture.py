@@ -85,11 +85,11 @@ PUBLIC_NAMES = {
     "evals": 30,
     "isolation": 8,
     "lint": 13,
-    "local": 56,
+    "local": 41,
     "mcp": 5,
     "otel": 2,
     "replay": 2,
-    "retrieval": 20,
+    "retrieval": 19,
     "store": 2,
     "__main__": 1,
 }

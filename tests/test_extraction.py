@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolkit.local.answers import is_held, verbatim
+from toolkit.local.answers import _is_held, verbatim
 from toolkit.local.extraction import find_numbers, find_values
 from toolkit.local.spans import find_spans
 
@@ -112,4 +112,4 @@ def test_what_stands_in_the_request_is_given_as_it_stands_there() -> None:
 def test_what_another_argument_holds_is_seen(
     value: Any, others: list[Any], twice: bool
 ) -> None:
-    assert is_held(value, others) is twice
+    assert _is_held(value, others) is twice

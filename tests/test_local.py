@@ -439,7 +439,7 @@ def test_a_conversation_longer_than_the_context_is_cut(
     model: LocalModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "toolkit.local.model.CHARACTERS", (40_000, 400)
+        "toolkit.local.model._CHARACTERS", (40_000, 400)
     )  # the server refuses the first
     said = [
         Message("system", "Be brief."),
@@ -499,7 +499,9 @@ def test_a_proxy_in_the_environment_is_not_asked(
     assert path is not None
     server = llama.Serving(path)  # its client is made under this environment
     try:
-        assert server.complete(asked("Hello"), {"max_tokens": 2}).message.text
+        assert server.complete(
+            Request(asked("Hello"), options={"max_tokens": 2})
+        ).message.text
     finally:
         server.close()
 

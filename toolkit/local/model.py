@@ -12,7 +12,7 @@ from typing import Any
 from toolkit.calls import threads
 from toolkit.errors import ModelError
 from toolkit.local.answers import read_object, verbatim, without_guesses
-from toolkit.local.grammar import argument_fields, grammars
+from toolkit.local.grammar import argument_options, grammars
 from toolkit.local.llama import serving
 from toolkit.local.narrowing import count_named, narrow
 from toolkit.local.prompts import (
@@ -24,12 +24,13 @@ from toolkit.local.prompts import (
 )
 from toolkit.messages import Message, ModelInfo, Reply, ToolCall
 from toolkit.retrieval.ranking import rank
+from toolkit.tools.json_schema import Schema
 from toolkit.tools.request import LanguageModel, Request
 from toolkit.tools.tool import Tool
 
-MAX_TEXT_TOKENS = 256
-MAX_PROBLEM_CHARACTERS = 300
-CHARACTERS = (6_000, 1_000)
+_MAX_TEXT_TOKENS = 256
+_MAX_PROBLEM_CHARACTERS = 300
+_CHARACTERS = (6_000, 1_000)
 """How much of the conversation the attempts of a turn hold: fewer if the server refused the first for its length."""
 
 
@@ -67,13 +68,9 @@ class LocalModel(LanguageModel):
     def complete(self, request: Request) -> Reply:
         """Ask for one reply. Raises ModelError if the model is not installed, cannot be loaded or fails."""
         turn = plan_turn(request, self.defaults)
-        on_text = None if turn.tool else request.on_text
         for attempt in turn.attempts:
             try:
-                server = serving(self._path)
-                return turn.read(
-                    server.complete(attempt.messages, attempt.fields, on_text)
-                )
+                return turn.read(serving(self._path).complete(attempt))
             except ModelError as error:
                 if not turn.continues_after(attempt, error):
                     raise
@@ -82,15 +79,12 @@ class LocalModel(LanguageModel):
     async def acomplete(self, request: Request) -> Reply:
         """As `complete`, on the running event loop."""
         turn = plan_turn(request, self.defaults)
-        on_text = None if turn.tool else request.on_text
         for attempt in turn.attempts:
             try:
                 server = await asyncio.wrap_future(
                     threads.start(lambda: serving(self._path))
                 )
-                return turn.read(
-                    await server.acomplete(attempt.messages, attempt.fields, on_text)
-                )
+                return turn.read(await server.acomplete(attempt))
             except ModelError as error:
                 if not turn.continues_after(attempt, error):
                     raise
@@ -101,14 +95,6 @@ _NO_ARGUMENTS = Reply(Message("assistant", "{}"))
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
-    """One request to llama.cpp: messages and request fields."""
-
-    messages: list[Message]
-    fields: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
 class Turn:
     """The attempts of one turn, each simpler than the one before, and how their text is read.
 
@@ -116,12 +102,12 @@ class Turn:
     schema, narrowed to the request. Without attempts the tool is called without arguments.
     """
 
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[Request, ...]
     request: str = ""
     tool: Tool | None = None
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Schema = field(default_factory=dict)
 
-    def continues_after(self, attempt: Attempt, error: ModelError) -> bool:
+    def continues_after(self, attempt: Request, error: ModelError) -> bool:
         """Whether to make the next attempt: the server refused the length or the schema of this one."""
         return attempt is not self.attempts[-1] and error.status in (400, 500)
 
@@ -144,11 +130,9 @@ class Turn:
 
 def plan_turn(request: Request, defaults: Mapping[str, Any]) -> Turn:
     """Decide what to ask the model for: plain text, or the arguments of a tool."""
-    options = {**defaults, **request.options}
+    request = replace(request, options={**defaults, **request.options})
     tool = _choose_tool(request)
-    if tool is None:
-        return _text_turn(request.messages, options)
-    return _call_turn(request.messages, tool, options)
+    return _text_turn(request) if tool is None else _call_turn(request, tool)
 
 
 def _choose_tool(request: Request) -> Tool | None:
@@ -188,21 +172,24 @@ def _may_call(messages: Sequence[Message]) -> bool:
     return is_first_call and all(result.reason == "malformed" for result in results)
 
 
-def _text_turn(messages: Sequence[Message], options: Mapping[str, Any]) -> Turn:
-    fields = {"temperature": 0, "max_tokens": MAX_TEXT_TOKENS, **options}
+def _text_turn(request: Request) -> Turn:
+    messages = request.messages
+    options = {"temperature": 0, "max_tokens": _MAX_TEXT_TOKENS, **request.options}
     has_results = messages and messages[-1].tool_results
     prompt = answer_messages if has_results else chat_messages
-    attempts = tuple(Attempt(prompt(messages, room), fields) for room in CHARACTERS)
-    return Turn(attempts, last_request(messages))
+    attempts = [
+        Request(prompt(messages, room), options=options, on_text=request.on_text)
+        for room in _CHARACTERS
+    ]
+    return Turn(tuple(attempts), last_request(messages))
 
 
-def _call_turn(
-    messages: Sequence[Message], tool: Tool, options: Mapping[str, Any]
-) -> Turn:
-    request = last_request(messages)
+def _call_turn(request: Request, tool: Tool) -> Turn:
+    messages = request.messages
+    text = last_request(messages)
     if not tool.parameters.get("properties"):
-        return Turn((), request, tool)
-    parameters = narrow(tool.parameters, shortened(request, CHARACTERS[0]))
+        return Turn((), text, tool)
+    parameters = narrow(tool.parameters, shortened(text, _CHARACTERS[0]))
     results = messages[-1].tool_results if messages else ()
     problem = next((result.content for result in results if result.is_error), "")
     if problem and messages[-2].tool_calls:
@@ -211,20 +198,20 @@ def _call_turn(
             parameters["properties"], refused, problem
         )
     if not parameters["properties"]:
-        return Turn((), request, tool, parameters)
-    problem = shortened(problem, MAX_PROBLEM_CHARACTERS)
+        return Turn((), text, tool, parameters)
+    problem = shortened(problem, _MAX_PROBLEM_CHARACTERS)
     attempts = [
-        Attempt(
-            argument_messages(tool, parameters, shortened(request, room), problem),
-            argument_fields(grammar, options, request),
+        Request(
+            argument_messages(tool, parameters, shortened(text, room), problem),
+            options=argument_options(grammar, request.options, text),
         )
-        for room, grammar in zip(CHARACTERS, grammars(parameters, request), strict=True)
+        for room, grammar in zip(_CHARACTERS, grammars(parameters, text), strict=True)
     ]
-    return Turn(tuple(attempts), request, tool, parameters)
+    return Turn(tuple(attempts), text, tool, parameters)
 
 
 def _without_refused(
-    properties: Mapping[str, Any], arguments: Mapping[str, Any], problem: str
+    properties: Schema, arguments: Mapping[str, Any], problem: str
 ) -> dict[str, Any]:
     """The properties without the values that a complaint names, so that another one is chosen in their place."""
     remaining = dict(properties)

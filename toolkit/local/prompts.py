@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from toolkit.messages import Message
+from toolkit.tools.json_schema import Schema
 from toolkit.tools.tool import Tool
 
 
@@ -60,7 +61,7 @@ def answer_messages(messages: Sequence[Message], room: int) -> list[Message]:
 
 
 def argument_messages(
-    tool: Tool, parameters: Mapping[str, Any], request: str, problem: str
+    tool: Tool, parameters: Schema, request: str, problem: str
 ) -> list[Message]:
     """The tool and the request, whose arguments are to be filled in, after two worked examples of other functions."""
     form = _form(tool, parameters, request)
@@ -122,7 +123,7 @@ _ARGUMENT_EXAMPLES = (
 )
 
 
-def _form(tool: Tool, parameters: Mapping[str, Any], request: str) -> str:
+def _form(tool: Tool, parameters: Schema, request: str) -> str:
     """A function, its parameters and a request, as in the examples."""
     lines = [f"Function: {tool.name} - {tool.description}", "Parameters:"]
     for key, schema in parameters["properties"].items():

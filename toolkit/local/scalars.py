@@ -19,8 +19,8 @@ def narrow_choice(key: str, schema: Schema, query: Query, *, needed: bool) -> Na
     """An enum: the values that the request names."""
     values = _chosen_values(key, schema["enum"], query, needed=needed)
     if not values:
-        return Narrowed(schema, False)
-    return Narrowed({**schema, "enum": _distinct(values)}, True)
+        return Narrowed(schema, is_named=False)
+    return Narrowed({**schema, "enum": _distinct(values)}, is_named=True)
 
 
 def _chosen_values(
@@ -32,7 +32,7 @@ def _chosen_values(
         return [] if flag is None else [by_text[str(flag).casefold()]]
     if not any(text.isdigit() for text in by_text):
         return find_values(values, query.text)
-    # A small number may count anything; a large one is seldom said by chance.
+    # A small number may count something else; one such as 2014 seldom does.
     texts = [
         str(number.value)
         for number in query.numbers
@@ -45,8 +45,8 @@ def narrow_flag(key: str, schema: Schema, query: Query) -> Narrowed:
     """A boolean: true if the request names it, false if the request denies it."""
     flag = _flag_of(key, query)
     if flag is None:
-        return Narrowed(schema, False)
-    return Narrowed({**schema, "enum": [flag]}, True)
+        return Narrowed(schema, is_named=False)
+    return Narrowed({**schema, "enum": [flag]}, is_named=True)
 
 
 def _flag_of(key: str, query: Query) -> bool | None:
@@ -68,7 +68,7 @@ def narrow_number(key: str, schema: Schema, query: Query, *, needed: bool) -> Na
     """A number: if needed, those with a unit that the description names, else all; if not, those beside its name."""
     values = permitted_values(query.numbers, key, schema)
     if not values:
-        return Narrowed(schema, False)
+        return Narrowed(schema, is_named=False)
     if needed:
         measured = _measured_numbers(key, schema, query)
         values = permitted_values(measured, key, schema) or values
@@ -77,7 +77,7 @@ def narrow_number(key: str, schema: Schema, query: Query, *, needed: bool) -> Na
     values = permitted_values(beside, key, schema)
     if not values:
         return Narrowed(schema)
-    return Narrowed({**schema, "enum": values}, True)
+    return Narrowed({**schema, "enum": values}, is_named=True)
 
 
 def _measured_numbers(key: str, schema: Schema, query: Query) -> list[Number]:
@@ -135,13 +135,13 @@ def narrow_text(key: str, schema: Schema, query: Query, *, needed: bool) -> Narr
         if dates:
             return Narrowed({**schema, "enum": dates})
         if not needed:
-            return Narrowed(schema, False)
+            return Narrowed(schema, is_named=False)
     if "format" in schema:
         return Narrowed(schema)
     quotes = sorted(find_quotes(query.text), key=lambda quote: quote.start())
     for quote in quotes:
         if query.names_before(key, quote.start()):
-            return Narrowed({**schema, "enum": [quote[1]]}, True)
+            return Narrowed({**schema, "enum": [quote[1]]}, is_named=True)
     name = set(words(key))
     is_named = bool(name) and name <= query.words
     if (needed or is_named) and not _CODE.search(description):
@@ -150,7 +150,7 @@ def narrow_text(key: str, schema: Schema, query: Query, *, needed: bool) -> Narr
             spans = _with_state(spans, query.text)
         if spans:
             schema = {**schema, SPANS: spans}
-    return Narrowed(schema, is_named or None)
+    return Narrowed(schema, is_named=is_named or None)
 
 
 # Of such a sample the request may say the long form.

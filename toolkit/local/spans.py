@@ -11,7 +11,7 @@ from toolkit.retrieval.ranking import stop_words, words
 SPANS = "spans"
 """The key of a narrowed string: a regular expression of the pieces of the request that it may be."""
 
-Token = tuple[int, int]
+_Token = tuple[int, int]
 """Where a word of a text begins and ends."""
 
 _MAX_TOKENS = 3_000
@@ -53,7 +53,7 @@ def _is_name(token: str, name: Set[str]) -> bool:
 
 
 def _last_before_border(
-    text: str, tokens: Sequence[Token], first: int, last: int
+    text: str, tokens: Sequence[_Token], first: int, last: int
 ) -> int:
     for place in range(first, last):
         (_, end), (next_start, next_end) = tokens[place], tokens[place + 1]
@@ -63,7 +63,7 @@ def _last_before_border(
     return last
 
 
-def _piece(text: str, tokens: Sequence[Token], first: int, last: int) -> str:
+def _piece(text: str, tokens: Sequence[_Token], first: int, last: int) -> str:
     """An expression for the first token and up to all others to the last, each with what stands before it.
 
     It is built from its end: each token may be followed by what comes after it.
@@ -102,7 +102,7 @@ def _literal(text: str) -> str:
     return escaped.replace("\n", r"\n").replace("\t", r"\t").replace("\r", r"\r")
 
 
-def _tokens(text: str) -> list[Token]:
+def _tokens(text: str) -> list[_Token]:
     """The words of a text: each letter of scripts without spaces, a quoted text as a whole, the "'s" of an owner."""
     quotes = list(find_quotes(text))
     quoted = {place for quote in quotes for place in range(*quote.span())}
@@ -125,7 +125,7 @@ _OPENING = "([{<\"'“‘«「¿¡`*"
 _CLOSING = ".,;:!?)]}>\"'”’»」…。，、！？：；`*"
 
 
-def _without_marks(text: str, start: int, end: int) -> Token:
+def _without_marks(text: str, start: int, end: int) -> _Token:
     """A word without the punctuation around it. A bracket stays if its partner is in the word: "f(x)"."""
     while start < end and text[start] in _OPENING:
         start += 1

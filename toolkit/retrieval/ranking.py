@@ -12,10 +12,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
-from toolkit.tools.json_schema import subschemas
+from toolkit.tools.json_schema import Schema, subschemas
 from toolkit.tools.tool import Tool
 
-T = TypeVar("T", bound=Tool)
+_T = TypeVar("_T", bound=Tool)
 
 # What a word counts in each field of a tool.
 _NAME, _KEYWORD, _DESCRIPTION, _PARAMETER = 2.0, 2.0, 1.0, 0.5
@@ -23,15 +23,15 @@ _NAME, _KEYWORD, _DESCRIPTION, _PARAMETER = 2.0, 2.0, 1.0, 0.5
 _SATURATION, _LENGTH_NORMALISATION = 1.2, 0.6
 
 
-def rank(text: str, tools: Iterable[T]) -> list[tuple[T, float]]:
+def rank(text: str, tools: Iterable[_T]) -> list[tuple[_T, float]]:
     """The tools that share a word with `text` and their scores, best first; equal ones in the order given."""
     return Index(tools).rank(text)
 
 
-class Index(Generic[T]):
+class Index(Generic[_T]):
     """Tools read once, to be ranked for many texts. It does not see later changes of a tool."""
 
-    def __init__(self, tools: Iterable[T]) -> None:
+    def __init__(self, tools: Iterable[_T]) -> None:
         self.tools = tuple(tools)
         documents = [_weights(tool) for tool in self.tools]
         lengths = [sum(document.values()) for document in documents]
@@ -48,7 +48,7 @@ class Index(Generic[T]):
                 score = rarity * weight * (_SATURATION + 1) / (weight + damping)
                 self._postings[word].append((position, score))
 
-    def rank(self, text: str | Mapping[str, float]) -> list[tuple[T, float]]:
+    def rank(self, text: str | Mapping[str, float]) -> list[tuple[_T, float]]:
         """As the function `rank`, over the tools of the index. `text` may also be its `words` with what each counts."""
         # Not a set: sums must not depend on its order.
         weights = dict.fromkeys(words(text), 1.0) if isinstance(text, str) else text
@@ -147,7 +147,7 @@ def _weights(tool: Tool) -> dict[str, float]:
     return weights
 
 
-def _schema_texts(schema: Mapping[str, Any]) -> Iterator[str]:
+def _schema_texts(schema: Schema) -> Iterator[str]:
     """Names of properties, descriptions and enum values, to any depth."""
     for node in subschemas(schema):
         properties, values = node.get("properties"), node.get("enum")
