@@ -31,7 +31,8 @@ _MAX_ITEMS = 1_000  # of what a generator yields
 class Invocation:
     """A call that may run, and the clock of its run.
 
-    `timeout` is how long it may take, in seconds. `entries` are told the call's id in the context in which its tool runs, before it starts.
+    `timeout` is how long it may take, in seconds. `entries` are told the call's id in the context in
+    which its tool runs, before it starts.
     """
 
     checked: CheckedCall

@@ -49,9 +49,14 @@ class Retry:
             self.seconds = _seconds_until_retry(error, self.attempts)
             return True
         model_error = _as_model_error(error, self.clients)
-        if model_error:
+        if model_error is None:
+            return False
+        try:
             raise model_error from error
-        return False
+        finally:
+            # Its traceback holds this frame: without the name there is no circle, and the
+            # connections close with the last reference to the model.
+            del model_error
 
 
 def _is_temporary(error: Exception, library: Any) -> bool:
