@@ -35,7 +35,7 @@ from toolkit import (
     Verdict,
 )
 from toolkit.approval import (
-    Policy,
+    Rules,
     allow,
     ask,
     ask_in_terminal,
@@ -62,7 +62,7 @@ def pending(
 
 # Rules
 
-DECISIONS: dict[str, tuple[Policy, PendingCall, str]] = {
+DECISIONS: dict[str, tuple[Rules, PendingCall, str]] = {
     "a name": (allow("pay"), pending("pay"), "approve"),
     "another name": (allow("pay"), pending("repay"), "defer"),
     "the name in other letters": (allow("pay"), pending("Pay"), "defer"),
@@ -167,7 +167,7 @@ DECISIONS: dict[str, tuple[Policy, PendingCall, str]] = {
     ("policy", "call", "decision"), DECISIONS.values(), ids=DECISIONS
 )
 def test_what_a_policy_decides(
-    policy: Policy, call: PendingCall, decision: str
+    policy: Rules, call: PendingCall, decision: str
 ) -> None:
     verdict = policy(call)
     assert verdict.decision == decision
@@ -246,7 +246,7 @@ ASKED: dict[str, tuple[Any, set[str]]] = {
 
 @pytest.mark.parametrize(("policy", "tiers"), ASKED.values(), ids=ASKED)
 def test_the_tiers_that_a_policy_is_asked_about(
-    policy: Policy, tiers: set[str]
+    policy: Rules, tiers: set[str]
 ) -> None:
     assert policy.tiers == tiers
 
@@ -333,7 +333,7 @@ def test_who_is_asked_sees_the_arguments_that_will_run(run: Runner) -> None:
 
 
 @pytest.mark.parametrize("policy", [deny("*"), defer("*"), deny(tiers="read")])
-def test_the_answer_itself_is_no_call_to_decide_on(run: Runner, policy: Policy) -> None:
+def test_the_answer_itself_is_no_call_to_decide_on(run: Runner, policy: Rules) -> None:
     model = ScriptedModel([[LOOK, ToolCall("c", "final_answer", {"answer": 7})]])
     result = run(
         "q",

@@ -40,7 +40,7 @@ def allow(
     tags: str | Collection[str] | None = None,
     tiers: Permission | Collection[Permission] | None = None,
     where: Where | None = None,
-) -> Policy:
+) -> Rules:
     """Approve the calls that meet all conditions given.
 
     names: a pattern or several (`*`, `?`, `[…]`, case matters) for the tool's name; `!pattern` takes names out again.
@@ -62,7 +62,7 @@ def deny(
     tiers: Permission | Collection[Permission] | None = None,
     where: Where | None = None,
     reason: str = "",
-) -> Policy:
+) -> Rules:
     """Refuse the calls that meet all conditions, of any tier; the model reads the `reason`. See `allow`."""
     return _policy(Verdict("deny", reason, _BY).on, _TIERS, names, tags, tiers, where)
 
@@ -73,7 +73,7 @@ def defer(
     tags: str | Collection[str] | None = None,
     tiers: Permission | Collection[Permission] | None = None,
     where: Where | None = None,
-) -> Policy:
+) -> Rules:
     """Pause the run for the calls that meet all conditions, of any tier. See `allow`."""
     return _policy(Verdict("defer", by=_BY).on, _TIERS, names, tags, tiers, where)
 
@@ -85,7 +85,7 @@ def ask(
     tags: str | Collection[str] | None = None,
     tiers: Permission | Collection[Permission] | None = None,
     where: Where | None = None,
-) -> Policy:
+) -> Rules:
     """Leave the calls that meet all conditions, of any tier, to an approver, plain or async. See `allow`."""
     if not callable(approver):
         raise TypeError(
@@ -94,7 +94,7 @@ def ask(
     return _policy(approver, _TIERS, names, tags, tiers, where)
 
 
-def first(*approvers: Approver) -> Policy:
+def first(*approvers: Approver) -> Rules:
     """Decide as the first of these that fits a call.
 
     A function fits each call of a sensitive tool, and of the tiers in its attribute `tiers`; `ask` narrows or widens
@@ -109,9 +109,9 @@ def first(*approvers: Approver) -> Policy:
             f"{strangers} are no approvers. Give rules such as allow(…), or functions of a call."
         )
     rules = [
-        one.rules if isinstance(one, Policy) else (_bare(one),) for one in approvers
+        one.rules if isinstance(one, Rules) else (_bare(one),) for one in approvers
     ]
-    return Policy(tuple(rule for each in rules for rule in each))
+    return Rules(tuple(rule for each in rules for rule in each))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class Rules:
     """Rules as one approver: the first that fits decides. Made by `allow`, `deny`, `defer`, `ask` and `first`."""
 
     rules: tuple[Rule, ...]
@@ -263,7 +263,7 @@ def _policy(
     tags: Any,
     tiers: Any,
     where: Where | None,
-) -> Policy:
+) -> Rules:
     if names is tags is tiers is where is None:
         raise ValueError(
             'A rule without a condition would fit every call. Where that is meant, say "*".'
@@ -286,7 +286,7 @@ def _policy(
         None if tags is None else _chosen("tags", tags),
         where,
     )
-    return Policy((rule,))
+    return Rules((rule,))
 
 
 def _chosen(condition: str, given: Any) -> frozenset[Any]:
