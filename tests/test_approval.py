@@ -166,9 +166,7 @@ DECISIONS: dict[str, tuple[Rules, PendingCall, str]] = {
 @pytest.mark.parametrize(
     ("policy", "call", "decision"), DECISIONS.values(), ids=DECISIONS
 )
-def test_what_a_policy_decides(
-    policy: Rules, call: PendingCall, decision: str
-) -> None:
+def test_what_a_policy_decides(policy: Rules, call: PendingCall, decision: str) -> None:
     verdict = policy(call)
     assert verdict.decision == decision
     assert verdict.digest in ("", call.digest)
@@ -245,9 +243,7 @@ ASKED: dict[str, tuple[Any, set[str]]] = {
 
 
 @pytest.mark.parametrize(("policy", "tiers"), ASKED.values(), ids=ASKED)
-def test_the_tiers_that_a_policy_is_asked_about(
-    policy: Rules, tiers: set[str]
-) -> None:
+def test_the_tiers_that_a_policy_is_asked_about(policy: Rules, tiers: set[str]) -> None:
     assert policy.tiers == tiers
 
 

@@ -44,17 +44,17 @@ NO_SENTENCE_YET = set[str]()
 
 # Budgets. A figure that is above its goal may only go down.
 ROOM_LIMIT = 25
-ARROW_LIMIT = 117  # goal 115
+ARROW_LIMIT = 115
 FLOOR_LIMIT = 11
-MOVES, MOVES_UP = 30, 14  # goal 25, 8
+MOVES, MOVES_UP = 25, 11  # goal 25, 8
 CORE = ("errors", "messages", "tools", "calls", "models", "runs", "run")
 CORE_TOKENS = 47_100  # goal 33,000
 DIALECT_TOKENS = 15_000
 OTHER_TOKENS = 55_400  # goal 42,000
 ALL_TOKENS = 117_450  # goal 90,000
 TOKENS_A_LINE = 8.0
-WALRUSES_IN_1000_LINES = 8.7  # goal 3
-FILE_LIMIT = 525  # raw lines; goal 400
+WALRUSES_IN_1000_LINES = 3
+FILE_LIMIT = 490  # the command line; goal 400
 FUNCTION_NORM = 35  # lines of code
 FUNCTION_LIMIT = 75  # goal 45
 LONGER_FUNCTIONS = 35  # goal 3

@@ -39,7 +39,7 @@ def wipe_disk(name: Annotated[str, "Name of the disk."]) -> str:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "desk_tools.py").write_text(TOOLS)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "path", ["", *sys.path])
     monkeypatch.setenv("TOOLKIT_MODEL", "m")
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     yield tmp_path

@@ -9,7 +9,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from toolkit.errors import ToolError, ToolkitError
 from toolkit.messages import Decision, Permission, Verdict
@@ -19,19 +19,18 @@ from toolkit.tools.tool import tool_entry
 
 DONE, FOUND, WRONG, PAUSED, INTERRUPTED = 0, 1, 2, 3, 130
 _CODES = """
-exit codes: 0 done; 1 there is something to mend (findings, a budget passed, a regression, an audit that is not
-intact, a run without an answer); 2 it could not be done; 3 the run waits for approval; 130 interrupted"""
+exit codes: 0 done; 1 something needs attention (findings, an exceeded budget, a regression, an audit that is not
+intact, a run without an answer); 2 it failed; 3 the run waits for approval; 130 interrupted"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; return its exit code. What goes wrong is told in one line."""
-    sys.path.insert(
-        0, ""
-    )  # modules of the working directory, as `python -m` finds them
-    given = _parser().parse_args(arguments)
+    """Run a command and return its exit code. An error is reported in one line."""
+    # Modules of the working directory are found, as by `python -m`.
+    sys.path.insert(0, "")
+    options = _parser().parse_args(arguments)
     try:
-        done: int = given.command(given)
-        return done
+        code: int = options.command(options)
+        return code
     except KeyboardInterrupt:
         print("toolkit: interrupted", file=sys.stderr)
         return INTERRUPTED
@@ -80,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
         for argument in arguments.split():
             made.add_argument(
                 argument.lower() if argument.isupper() else argument,
-                **_ARGUMENTS[argument],
+                **_OPTIONS[argument],
             )
     return parser
 
@@ -326,150 +325,164 @@ def _serve(given: argparse.Namespace) -> int:
     return DONE
 
 
-# Each command: its words, its function, what it does, its arguments, and an example of them.
-_SETTING = (
+class Command(NamedTuple):
+    """A command: its words, its function, what it does, its arguments, and an example of them."""
+
+    words: str
+    run: Callable[[argparse.Namespace], int]
+    about: str
+    arguments: str
+    example: str
+
+
+_RUN_OPTIONS = (
     "--tools --model --base-url --ask --store --audit --live --save --html --json"
 )
-_COMMANDS: tuple[tuple[str, Callable[[argparse.Namespace], int], str, str, str], ...] = (
-    ("tools", _tools, "List tools, or show what a model gets of them.",
-     "TOOLS --schema --explain --json", "my_tools.py"),
-    ("lint", _lint, "Find what models trip over in tools.",
-     "TOOLS --ignore --hints --json", "my_tools.py --ignore reads-alike"),
-    ("cost", _cost, "Tell how many tokens tools add to each request.",
-     "TOOLS --model --base-url --max-tokens --json", "my_tools.py --model gpt-5.4-mini --max-tokens 2000"),
-    ("run", _run, "Ask a model, with tools.",
-     f"PROMPT --instructions --max-turns --plan --run-id {_SETTING}", '"What is due?" --tools my_tools.py --live'),
-    ("resume", _resume, "Go on with a run that waits for approval, or that was broken off.",
-     f"RUN --approve --deny {_SETTING}", "RUN_ID --store runs.db --tools my_tools.py --approve CALL_ID"),
-    ("runs", _runs, "List the runs of a store.", "STORE --status --json", "runs.db --status awaiting_approval"),
-    ("replay", _replay, "Do a recorded run again, offline, and say whether it comes out as recorded.",
-     "RUN --store", "run.json"),
-    ("trace", _trace, "Show a recorded run as a tree or a timeline.", "RUN --store --html", "run.json --html run.html"),
-    ("audit verify", _verify, "Find lines of an audit that were edited, removed, reordered or cut off.",
-     "FILE --last --json", "audit.jsonl"),
-    ("eval", _eval, "Measure how often a model calls the tools that it should.",
-     "CASES --tools --model --base-url --repeat --concurrency --seed --baseline --min-rate --save --html",
-     "cases.yaml --tools my_tools.py --baseline last.json"),
-    ("mcp serve", _serve, "Serve tools to MCP clients.",
-     "TOOLS --name --http --host --port --sensitive", "my_tools.py --http --port 8000"),
-)  # fmt: skip
-_TOOLS = "where the tools are: package.module, package.module:name or path/to/file.py"
-_ARGUMENTS: dict[str, dict[str, Any]] = {
-    "TOOLS": {"metavar": "TOOLS", "help": _TOOLS},
-    "PROMPT": {
-        "metavar": "PROMPT",
-        "help": "the user's message; - reads it from standard input",
-    },
-    "RUN": {
-        "metavar": "RUN",
-        "help": "a file that --save wrote, or with --store the id of a run",
-    },
-    "STORE": {"metavar": "STORE", "help": "the SQLite file"},
-    "FILE": {"metavar": "FILE", "help": "the audit file"},
-    "CASES": {
-        "metavar": "CASES",
-        "help": "a file of cases: .yaml, .jsonl, or of the Berkeley leaderboard",
-    },
-    "--tools": {"metavar": "TOOLS", "help": f"{_TOOLS}; without it there are none"},
-    "--schema": {
-        "action": "store_true",
-        "help": "their schemas, as Chat Completions has them",
-    },
-    "--explain": {"metavar": "NAME", "help": "the exact JSON of one tool on each wire"},
-    "--json": {"action": "store_true", "help": "print JSON"},
-    "--ignore": {
-        "action": "append",
-        "default": [],
-        "metavar": "RULE",
-        "help": "a rule, or TOOL:RULE; repeatable",
-    },
-    "--hints": {
-        "action": "store_true",
-        "help": "count hints as findings for the exit code, too",
-    },
-    "--model": {
-        "help": "a name, responses:NAME, anthropic:NAME, react:NAME, local; else as in the README"
-    },
-    "--base-url": {"metavar": "URL", "help": "the server of the model"},
-    "--max-tokens": {
-        "type": int,
-        "metavar": "N",
-        "help": "a budget: exit with 1 where it is passed",
-    },
-    "--instructions": {"help": "the system text"},
-    "--max-turns": {
-        "type": int,
-        "default": 10,
-        "metavar": "N",
-        "help": "requests to the model at most (10)",
-    },
-    "--plan": {
-        "action": "store_true",
-        "help": "run only tools that read, and show what else it wants to do",
-    },
-    "--run-id": {"metavar": "ID", "help": "the id of the run in its store"},
-    "--approve": {
-        "action": "append",
-        "default": [],
-        "metavar": "CALL_ID",
-        "help": "repeatable",
-    },
-    "--deny": {
-        "action": "append",
-        "default": [],
-        "metavar": "CALL_ID[=REASON]",
-        "help": "repeatable",
-    },
-    "--ask": {
-        "action": "store_true",
-        "help": "ask here about calls of sensitive tools",
-    },
-    "--store": {"metavar": "FILE", "help": "the SQLite file that keeps the run"},
-    "--audit": {
-        "metavar": "FILE",
-        "help": "write calls that change something into this file",
-    },
-    "--live": {"action": "store_true", "help": "show each step on standard error"},
-    "--save": {
-        "metavar": "FILE",
-        "help": "write what came out as JSON, to go on from or to compare with",
-    },
-    "--html": {"metavar": "FILE", "help": "write what came out as a page"},
-    "--status": {"help": "only those: running, stopped, or a stop reason"},
-    "--last": {"metavar": "HASH", "help": "the hash of the last line, kept elsewhere"},
-    "--repeat": {
-        "type": int,
-        "default": 1,
-        "metavar": "N",
-        "help": "how often each case is asked (1)",
-    },
-    "--concurrency": {
-        "type": int,
-        "default": 1,
-        "metavar": "N",
-        "help": "how many cases at once (1)",
-    },
-    "--seed": {"type": int, "metavar": "N", "help": "a seed for the model"},
-    "--baseline": {
-        "metavar": "FILE",
-        "help": "a saved report: exit with 1 where this one is worse",
-    },
-    "--min-rate": {
-        "type": float,
-        "metavar": "SHARE",
-        "help": "exit with 1 where fewer cases pass (0 to 1)",
-    },
-    "--name": {"default": "toolkit", "help": "the name of the server"},
-    "--http": {
-        "action": "store_true",
-        "help": "over streamable HTTP, not over standard input and output",
-    },
-    "--host": {"default": "127.0.0.1", "help": "the address to listen at (127.0.0.1)"},
-    "--port": {"type": int, "default": 8000, "help": "the port to listen at (8000)"},
-    "--sensitive": {
-        "action": "store_true",
-        "help": "serve tools of the tier sensitive, too",
-    },
+_COMMANDS = (
+    Command(
+        "tools",
+        _tools,
+        "List tools, or show what a model gets of them.",
+        "TOOLS --schema --explain --json",
+        "my_tools.py",
+    ),
+    Command(
+        "lint",
+        _lint,
+        "Find what models trip over in tools.",
+        "TOOLS --ignore --hints --json",
+        "my_tools.py --ignore reads-alike",
+    ),
+    Command(
+        "cost",
+        _cost,
+        "Count the tokens that tools add to each request.",
+        "TOOLS --model --base-url --max-tokens --json",
+        "my_tools.py --model gpt-5.4-mini --max-tokens 2000",
+    ),
+    Command(
+        "run",
+        _run,
+        "Ask a model, with tools.",
+        f"PROMPT --instructions --max-turns --plan --run-id {_RUN_OPTIONS}",
+        '"What is due?" --tools my_tools.py --live',
+    ),
+    Command(
+        "resume",
+        _resume,
+        "Continue a run that waits for approval, or that was interrupted.",
+        f"RUN --approve --deny {_RUN_OPTIONS}",
+        "RUN_ID --store runs.db --tools my_tools.py --approve CALL_ID",
+    ),
+    Command(
+        "runs",
+        _runs,
+        "List the runs of a store.",
+        "STORE --status --json",
+        "runs.db --status awaiting_approval",
+    ),
+    Command(
+        "replay",
+        _replay,
+        "Run a recorded run again, offline, and check that it comes out as recorded.",
+        "RUN --store",
+        "run.json",
+    ),
+    Command(
+        "trace",
+        _trace,
+        "Show a recorded run as a tree or a timeline.",
+        "RUN --store --html",
+        "run.json --html run.html",
+    ),
+    Command(
+        "audit verify",
+        _verify,
+        "Find lines of an audit that were edited, removed, reordered or cut off.",
+        "FILE --last --json",
+        "audit.jsonl",
+    ),
+    Command(
+        "eval",
+        _eval,
+        "Measure how often a model calls the tools that it should.",
+        "CASES --tools --model --base-url --repeat --concurrency --seed --baseline --min-rate --save --html",
+        "cases.yaml --tools my_tools.py --baseline last.json",
+    ),
+    Command(
+        "mcp serve",
+        _serve,
+        "Serve tools to MCP clients.",
+        "TOOLS --name --http --host --port --sensitive",
+        "my_tools.py --http --port 8000",
+    ),
+)
+
+
+def _switch(about: str) -> dict[str, Any]:
+    return {"action": "store_true", "help": about}
+
+
+def _value(metavar: str | None, about: str, **more: Any) -> dict[str, Any]:
+    return {"metavar": metavar, "help": about, **more}
+
+
+def _repeated(metavar: str, about: str) -> dict[str, Any]:
+    return {"action": "append", "default": [], "metavar": metavar, "help": about}
+
+
+_TOOLS = "the tools: package.module, package.module:name or path/to/file.py"
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "TOOLS": _value("TOOLS", _TOOLS),
+    "PROMPT": _value("PROMPT", "the user's message; - reads it from standard input"),
+    "RUN": _value("RUN", "a file that --save wrote, or with --store the id of a run"),
+    "STORE": _value("STORE", "the SQLite file"),
+    "FILE": _value("FILE", "the audit file"),
+    "CASES": _value(
+        "CASES", "a file of cases: .yaml, .jsonl, or of the Berkeley leaderboard"
+    ),
+    "--tools": _value("TOOLS", f"{_TOOLS}; without it there are none"),
+    "--schema": _switch("their schemas, as Chat Completions has them"),
+    "--explain": _value("NAME", "the exact JSON of one tool on each wire"),
+    "--json": _switch("print JSON"),
+    "--ignore": _repeated("RULE", "a rule, or TOOL:RULE; repeatable"),
+    "--hints": _switch("count hints as findings for the exit code, too"),
+    "--model": _value(
+        None,
+        "a name, responses:NAME, anthropic:NAME, react:NAME or local; default: see the README",
+    ),
+    "--base-url": _value("URL", "the server of the model"),
+    "--max-tokens": _value("N", "a budget: exit with 1 if it is exceeded", type=int),
+    "--instructions": _value(None, "the system text"),
+    "--max-turns": _value(
+        "N", "the most requests to the model (10)", default=10, type=int
+    ),
+    "--plan": _switch("run only tools that read, and show what else it wants to do"),
+    "--run-id": _value("ID", "the id of the run in its store"),
+    "--approve": _repeated("CALL_ID", "repeatable"),
+    "--deny": _repeated("CALL_ID[=REASON]", "repeatable"),
+    "--ask": _switch("ask here about calls of sensitive tools"),
+    "--store": _value("FILE", "the SQLite file that keeps the run"),
+    "--audit": _value("FILE", "write calls that change something to this file"),
+    "--live": _switch("show each step on standard error"),
+    "--save": _value(
+        "FILE", "write the result as JSON, to continue from or to compare with"
+    ),
+    "--html": _value("FILE", "write the result as a page"),
+    "--status": _value(None, "only those: running, stopped, or a stop reason"),
+    "--last": _value("HASH", "the hash of the last line, kept elsewhere"),
+    "--repeat": _value("N", "how often each case is asked (1)", default=1, type=int),
+    "--concurrency": _value("N", "how many cases at once (1)", default=1, type=int),
+    "--seed": _value("N", "a seed for the model", type=int),
+    "--baseline": _value("FILE", "a saved report: exit with 1 if this one is worse"),
+    "--min-rate": _value(
+        "SHARE", "exit with 1 if fewer cases pass (0 to 1)", type=float
+    ),
+    "--name": _value(None, "the name of the server", default="toolkit"),
+    "--http": _switch("over streamable HTTP instead of standard input and output"),
+    "--host": _value(None, "the address to listen on (127.0.0.1)", default="127.0.0.1"),
+    "--port": _value(None, "the port to listen on (8000)", default=8000, type=int),
+    "--sensitive": _switch("serve tools of the tier sensitive, too"),
 }
 
 
