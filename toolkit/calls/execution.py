@@ -186,17 +186,21 @@ def _schedule(
             why = halt.reason
         while running:
             future, call = running.popitem()
-            if future.done():
-                result = _result(future, call)
-            else:
-                call.abandon(future)
-                result = call.result(_INTERRUPTED[why], "interrupted")
+            result = _interrupted(future, call, why)
             _end(call, result, batch, results)
     finally:
         for future, call in running.items():
             call.abandon(future)
         for call in (*parallel, *serial):
             results[call.id] = _not_run(call)
+
+
+def _interrupted(future: Any, call: Invocation, why: str) -> ToolResult:
+    """The result of a call that the run no longer waits for. What has ended keeps its result."""
+    if future.done():
+        return _result(future, call)
+    call.abandon(future)
+    return call.result(_INTERRUPTED[why], "interrupted")
 
 
 _INTERRUPTED = {

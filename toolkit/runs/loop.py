@@ -231,18 +231,9 @@ def _with_results(
     ]
     fingerprint = _fingerprint(compared)
     repeated = run.repeated + 1 if fingerprint and fingerprint == run.fingerprint else 1
-    has_answer = any(
-        call.name == run.output and not result.is_error
-        for call, result in zip(calls, results, strict=True)
-    )
-    stopped: StopReason | None = None
-    if has_answer:
-        stopped = "answered"
-    elif malformed >= run.limits.malformed:
-        stopped = "malformed_arguments"
-    elif fingerprint and repeated >= run.limits.repeats:
-        stopped = "repeated_call"
-    elif fingerprint and repeated >= max(run.limits.repeats // 2, 2):
+    repeats = repeated if fingerprint else 0
+    stopped = _reason_to_stop(run, calls, results, malformed, repeats)
+    if stopped is None and repeats >= max(run.limits.repeats // 2, 2):
         noted = {result.call_id for _, result in compared}
         results = tuple(
             _with_note(result, repeated) if result.call_id in noted else result
@@ -258,6 +249,24 @@ def _with_results(
         stopped=stopped,
         seconds=run.seconds + seconds,
     )
+
+
+def _reason_to_stop(
+    run: Run,
+    calls: Sequence[ToolCall],
+    results: Sequence[ToolResult],
+    malformed: int,
+    repeats: int,
+) -> StopReason | None:
+    """Why the run ends with this batch; None if it continues."""
+    for call, result in zip(calls, results, strict=True):
+        if call.name == run.output and not result.is_error:
+            return "answered"
+    if malformed >= run.limits.malformed:
+        return "malformed_arguments"
+    if repeats >= run.limits.repeats:
+        return "repeated_call"
+    return None
 
 
 def _answered(run: Run, results: tuple[ToolResult, ...]) -> dict[str, Any]:
