@@ -54,7 +54,7 @@ def find_order(context: ToolContext) -> str:
     return CUSTOMERS[context.deps]
 
 
-@tool
+@tool(permission="write")
 def refund(order: int) -> str:
     """Pay an order back. Use it where the user sends the article back.
 

@@ -14,7 +14,7 @@ from toolkit import ScriptedModel, ToolCall, ToolError, run_agent_with_tools, to
 TODAY = date(2030, 6, 1)
 
 
-@tool
+@tool(permission="write")
 def book_table(day: date, people: int = 2) -> str:
     """Book a table for dinner. Use it once the day is known.
 

@@ -40,7 +40,7 @@ def find_account(owner: str, context: ToolContext) -> str:
     return f"account of {owner}"
 
 
-@tool(parallel=False)
+@tool(permission="write", parallel=False)
 def book_transfer(owner: str, euros: int, context: ToolContext) -> str:
     """Transfer money. Use it once the account is known."""
     bank = context.deps

@@ -157,7 +157,7 @@ def test_a_run_continues_by_its_id(readme: Played) -> None:
 def test_many_tools_and_many_prompts(readme: Played) -> None:
     assert readme.block("recall_at(").printed == [
         "['get_weather', 'find_tools']",
-        "Recall(rate=0.5, missed={'Tell Ann!': ['send_mail']})",
+        "Recall(rate=0.5, missed={'Ring Ann!': ['get_phone']})",
         "['TEA', 'TOAST']",
     ]
 

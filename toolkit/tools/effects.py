@@ -19,14 +19,14 @@ def effect_without_tier(tool: Tool) -> str:
     """
     if _has_own_tier(tool):
         return ""
-    words: list[str] = [word.lower() for word in _WORD.findall(tool.name)]
-    first = _WORD.search(tool.description)
-    if first:
-        words.append(first[0].lower().removesuffix("s"))
     acts = _acts()
-    for word in words:
-        if word in acts:
-            return word
+    # The first word is the verb: `delete_file` deletes, `lend_book` books nothing.
+    for text in (tool.name, tool.description):
+        first = _WORD.search(text)
+        word = first[0].lower() if first else ""
+        for form in (word, word.removesuffix("s")):
+            if form in acts:
+                return form
     texts = tool.name + tool.description
     if texts.isascii():
         return ""
