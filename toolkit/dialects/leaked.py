@@ -20,7 +20,7 @@ from toolkit.dialects.leaked_values import TOKEN, Call, Tools, skip, typed
 from toolkit.dialects.react_text import LABEL, holds_prose, read_react
 
 _ANY_SIGN = (
-    r"tool_call|TOOL_CALLS\]|<[|｜]|<function|invoke name=|functools|to=functions\.|>>>"
+    r"tool_call|TOOL_?CALL|<[|｜]|<(?:start_)?function|invoke name=|functools|to=functions\.|>>>"
     r"|Action Input|\"action_input\"|think>|THINK\]"
 )
 # Not if the tag is only mentioned.
@@ -32,6 +32,7 @@ _EXAMPLE_LEAD = (
 # A list item, or a sentence that has not ended.
 _UNFINISHED_LINE = r"\s*(?:[-*•|>]|\d+[.)])\s|.*(?:[\w,]\s+|[\"'(‘“«])\Z"
 _CONTINUATION = r"[ \t]*[,;)\"'’”»`|]|[ \t]+[a-zà-öø-ÿ]"
+_SPECIAL = r"(?:<[|｜]\w+[^<>\n]{0,50}>|<\w+\|>|<(?:start|end)_function_call>)"
 _FUNCTIONARY = r"(?:\A|>>>)(?:all\n|([\w.-]+)[ \t]*\n(?=\{))"
 
 
@@ -39,7 +40,8 @@ _FUNCTIONARY = r"(?:\A|>>>)(?:all\n|([\w.-]+)[ \t]*\n(?=\{))"
 class Leaked:
     """The calls in a text, and what is left of the text without them.
 
-    `calls` holds (name, arguments) in order. `text` is for the user, `reasoning` what the model thought aloud.
+    `calls` holds (name, arguments) in order; a call beside others that could not be read has its source as arguments.
+    `text` is for the user, `reasoning` what the model thought aloud.
     """
 
     calls: tuple[Call, ...]
@@ -87,7 +89,9 @@ def read_text(text: str, tools: Tools, *, reasoning_prefilled: bool = False) -> 
         is_functionary = _first_line(body) in ("all", *tools)
         rest = _as_tags(body) if is_functionary else body
     if calls:
-        return _leaked(calls, before, *thoughts)
+        # The label of Command R+.
+        visible = re.sub(r"(?:\A|\n)\s*Action:\Z", "", before)
+        return _leaked(calls, visible, *thoughts)
     step = _read_react(rest, tools)
     if step:
         call, thought = step
@@ -98,8 +102,11 @@ def read_text(text: str, tools: Tools, *, reasoning_prefilled: bool = False) -> 
 
 
 def _leaked(calls: Iterable[Call], text: str, *thoughts: str) -> Leaked:
+    calls = tuple(calls)
+    if not any(isinstance(call[1], dict) for call in calls):
+        calls = ()
     reasoning = "\n".join(filter(None, map(str.strip, thoughts)))
-    return Leaked(tuple(calls), text, reasoning)
+    return Leaked(calls, text, reasoning)
 
 
 def _first_line(text: str) -> str:
@@ -161,7 +168,12 @@ def _scan(text: str, tools: Tools) -> tuple[list[Call], list[str], list[str]]:
     next_begins = [*(block.begin for block in blocks[1:]), len(text)]
     for block, next_begin in zip(blocks, next_begins, strict=False):
         before = text[start : block.begin]
-        if _is_example(before, text[block.end : next_begin]):
+        after = text[block.end : next_begin]
+        source = text[block.begin : skip(rf"\s*{_SPECIAL}", text, block.end)]
+        if re.match(rf"{_SPECIAL}.*{_SPECIAL}\s*\Z", source, re.DOTALL):
+            # Between special tokens it is a call, whatever follows.
+            after = after and "…"
+        if _is_example(before, after):
             # Those that follow are examples, too.
             break
         calls += block.calls

@@ -11,8 +11,16 @@ from toolkit.calls.parsing import parse
 from toolkit.dialects import JSONDict, JSONObject
 from toolkit.tools.json_schema import alternatives, types_of
 
-Call = tuple[str, JSONDict]
+Call = tuple[str, JSONDict | str]
+"""A name with its arguments; with a text instead if they could not be read."""
+
 Tools = Mapping[str, JSONObject]
+
+Head = re.Match[str]
+"""The beginning of a form, as its pattern matches it."""
+
+Reading = tuple[int, list[Call]]
+"""Where the form ends, and its calls of known tools."""
 
 # `int` refuses NaN and Infinity, which are not JSON.
 _JSON = json.JSONDecoder(strict=False, parse_constant=int)
@@ -21,7 +29,7 @@ PREFIX = r"(?:[|｜]DSML[|｜] ?|antml:)?"
 # What stands around calls and messages, whatever the family: tags with a bar, and the tags that name calls.
 TOKEN = (
     rf"<\|(?:start|channel)\|>\w*|</?[|｜][^<>\n]{{1,50}}>|<\w+\|>|</?{PREFIX}(?:\w+:)?(?:(?:tool|function)_calls?|answer)>"
-    r"|</function>|</s>|\[/?TOOL_CALLS\]"
+    r"|</?TOOLCALL>|<(?:start|end)_function_call>|</function>|</s>|\[/?TOOL_CALLS\]"
 )
 GAP = rf"(?:[\s;,]|{TOKEN})*"
 
