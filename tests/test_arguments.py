@@ -1044,7 +1044,10 @@ def test_an_unknown_tool_is_answered_with_the_nearest() -> None:
     assert unknown_tool("get_wether", ["now", "weather"], 1) == (
         'There is no tool "get_wether". Did you mean weather? Tools: weather, now.\nAttempts left: 1.'
     )
-    assert unknown_tool("", []) == 'There is no tool "". Tools: none.'
+    assert (
+        unknown_tool("", [])
+        == "The call names no tool. Name one, and send its arguments. Tools: none."
+    )
 
 
 def test_an_unknown_name_is_cleaned_and_the_list_bounded() -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from toolkit.messages import whole_characters
-from toolkit.tools.json_schema import types_of
+from toolkit.tools.json_schema import alternatives, types_of
 
 _CUT_OFF = (
     "The arguments were cut off at the output length limit. "
@@ -43,7 +43,14 @@ _TOKEN = re.compile(
     r"""(?s)(?P<escapes>"[^"\\]*(?:\\.[^"\\]*)*")|(?P<python_literal>'[^'\\]*(?:\\.[^'\\]*)*'|\b(?:True|False|None)\b)"""
     r"""|(?P<escaped_quotes>\\"[^"\\]*\\")|(?P<trailing_comma>(?<![\[{,:]),(?=\s*[\]}]))|(?P<unclosed>["'].*)"""
 )
+# A string, or a name before "=".
+_KEYWORD = re.compile(
+    r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|(?:(?<=,)|\A)\s*(?P<key>\w+)\s*=(?!=)"""
+)
 _IN_STRING = re.compile(r'(?s)\\x(?=[0-9a-fA-F]{2})|\\.|["\x00-\x1f]')
+
+PLAIN_TEXT = "plain_text"
+"""The repair of a call whose arguments may be plain text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +214,62 @@ def unwrap(parsed: Parsed, name: str, parameters: Mapping[str, Any]) -> Parsed:
         return parsed
     repairs = (*parsed.repairs, "wrapper", *inner.repairs)
     return unwrap(replace(inner, repairs=repairs), name, parameters)
+
+
+def read_plain(text: str, parameters: Mapping[str, Any]) -> Parsed:
+    """Arguments in plain text: an object, `name='value'` as in Python, or the value of the only parameter.
+
+    The only parameter is the one that is required, or the only one at all.
+    """
+    parsed = parse(text)
+    properties = parameters.get("properties") or {}
+    text = text.strip()
+    if not parsed.problem or not text or text.startswith("{"):
+        return parsed
+    by_name = parse("{" + _KEYWORD.sub(_as_key, text) + "}")
+    if by_name.arguments and by_name.arguments.keys() <= properties.keys():
+        return Parsed(by_name.arguments)
+    names = parameters.get("required") or list(properties)
+    if len(names) != 1 or isinstance(parsed.other, list):
+        return parsed
+    only = names[0]
+    label = re.match(rf"[\"']?{re.escape(only)}[\"']?\s*[=:：]\s*", text)
+    text = text[label.end() :] if label else text
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
+        values = mended(text)
+        text = values[0] if values else text[1:-1]
+    return Parsed({only: typed(text, properties.get(only), parameters)})
+
+
+def _as_key(match: re.Match[str]) -> str:
+    return f'"{match["key"]}":' if match["key"] else match[0]
+
+
+def mended(text: str) -> list[Any]:
+    """The one value that `text` stands for, in a list; an empty list if it stands for none."""
+    arguments = parse(f'{{"value": {text}}}').arguments
+    return [arguments["value"]] if arguments.keys() == {"value"} else []
+
+
+def typed(text: str, schema: Any, root: Mapping[str, Any]) -> Any:
+    """The value that `text` stands for, if a form writes all values as text.
+
+    The schema decides: text stays text if a string is allowed or the parameter is not known.
+    """
+    if not isinstance(schema, Mapping):
+        return text
+    types = set(types_of(schema, root))
+    for node in alternatives(schema, root):
+        choices = [*node.get("enum", ()), node.get("const")]
+        if any(isinstance(choice, str) for choice in choices):
+            types.add("string")
+    word = text.strip()
+    is_null = "null" in types and word in ("null", "None")
+    is_container = types & {"object", "array"} and word.startswith(("{", "["))
+    if "string" in types and not is_null and not is_container:
+        return text
+    values = mended(word)
+    return values[0] if values else text
 
 
 def _is_schema(value: Any, schema: Any) -> bool:

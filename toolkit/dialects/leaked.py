@@ -12,11 +12,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from toolkit.calls.parsing import parse, resolve_name
-from toolkit.dialects import JSONDict, JSONObject
+from toolkit.calls.parsing import read_plain, resolve_name
 from toolkit.dialects.leaked_forms import MARK, THINK, THOUGHT, find_blocks, whole_json
 from toolkit.dialects.leaked_python import whole_python
-from toolkit.dialects.leaked_values import TOKEN, Call, Tools, skip, typed
+from toolkit.dialects.leaked_values import TOKEN, Call, Tools, skip
 from toolkit.dialects.react_text import LABEL, holds_prose, read_react
 
 _ANY_SIGN = (
@@ -209,17 +208,7 @@ def _read_react(text: str, tools: Tools) -> tuple[Call, str] | None:
         return None
     arguments = step.action_input
     if isinstance(arguments, str):
-        arguments = _arguments_in(arguments, tools[name])
+        arguments = read_plain(arguments, tools[name]).arguments
         if not arguments and tools[name].get("properties"):
             return None
     return (name, arguments), step.thought
-
-
-def _arguments_in(text: str, schema: JSONObject) -> JSONDict:
-    """Arguments in text: the one that is required (or the only one) as it stands, else an object."""
-    properties = schema.get("properties") or {}
-    names = schema.get("required") or list(properties)
-    if len(names) != 1 or not text or text.startswith("{"):
-        return parse(text).arguments
-    name = names[0]
-    return {name: typed(text, properties.get(name), schema)}

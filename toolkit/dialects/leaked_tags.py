@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from toolkit.calls.parsing import resolve_name
+from toolkit.calls.parsing import resolve_name, typed
 from toolkit.dialects import JSONDict, JSONObject
-from toolkit.dialects.leaked_values import PREFIX, Head, Reading, Tools, typed
+from toolkit.dialects.leaked_values import PREFIX, Head, Reading, Tools
 
 FUNCTION = (
     rf"(?:<{PREFIX}(?:(?:\w+_)?calls|(?:\w+:)?tool_call)>\s*)?"
