@@ -899,9 +899,7 @@ def test_an_action_without_a_name_is_asked_again(run: Runner, text: str) -> None
     result = run("?", model=model, tools=[search_web])
     assert result.text == "done"
     correction = model.bodies[-1]["messages"][-1]["content"]
-    assert correction.startswith(
-        "Observation: The call names no tool. Name one, and send its arguments. Tools: search_web."
-    )
+    assert correction.startswith('Observation: There is no tool "". Tools: search_web.')
 
 
 def test_plain_text_does_not_fill_several_parameters(run: Runner) -> None:

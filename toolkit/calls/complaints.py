@@ -55,10 +55,7 @@ def unknown_tool(
     question = f" Did you mean {' or '.join(near)}?" if near else ""
     names = clipped(", ".join(dict.fromkeys([*near, *known])), 600) or "none"
     attempts = _attempts(attempts_left)
-    problem = f"There is no tool {json_excerpt(name)}.{question}"
-    if not name:
-        problem = "The call names no tool. Name one, and send its arguments."
-    return f"{problem} Tools: {names}.{attempts}"
+    return f"There is no tool {json_excerpt(name)}.{question} Tools: {names}.{attempts}"
 
 
 def _field(error: Mapping[str, Any], parameters: Schema) -> Path:

@@ -14,6 +14,7 @@ from typing import Any
 
 from toolkit.messages import whole_characters
 from toolkit.tools.json_schema import alternatives, types_of
+from toolkit.tools.json_values import may_overflow
 
 _CUT_OFF = (
     "The arguments were cut off at the output length limit. "
@@ -33,15 +34,28 @@ _WRAPPERS = {
 _NAME_KEYS = {"name", "tool", "tool_name", "function", "function_name"}
 _SCHEMA_KEYS = {"type", "required", "additionalProperties", "$schema", "id"}
 
-_WORDS = {"True": "true", "False": "false", "None": "null", ",": ""}
+_WORDS = {
+    "True": "true",
+    "False": "false",
+    "None": "null",
+    ",": "",
+    "(": "[",
+    ")": "]",
+}
 _CONTROL_CHARACTERS = {chr(code): f"\\u{code:04x}" for code in range(32)}
 _ESCAPES = {"\\'": "'", "\\x": "\\u00", '"': '\\"', **_CONTROL_CHARACTERS}
 _DECODER = json.JSONDecoder()
 _VISIBLE = re.compile(r"\S")
 # The groups have the names of the repairs. Everything after a quote that is never closed belongs to it.
 _TOKEN = re.compile(
-    r"""(?s)(?P<escapes>"[^"\\]*(?:\\.[^"\\]*)*")|(?P<python_literal>'[^'\\]*(?:\\.[^'\\]*)*'|\b(?:True|False|None)\b)"""
-    r"""|(?P<escaped_quotes>\\"[^"\\]*\\")|(?P<trailing_comma>(?<![\[{,:]),(?=\s*[\]}]))|(?P<unclosed>["'].*)"""
+    r"""(?s)(?P<escapes>"[^"\\]*(?:\\.[^"\\]*)*")|(?P<python_literal>'[^'\\]*(?:\\.[^'\\]*)*'|\b(?:True|False|None|0[xX][0-9a-fA-F]+|\d+(?:_\d+)+)\b)"""
+    # A tuple is an array; without a comma it is only an expression.
+    r"""|(?P<expression>\([^(),]*\))|(?P<tuple>[()])"""
+    r"""|(?P<escaped_quotes>\\"[^"\\]*\\")|(?P<trailing_comma>(?<![\[{,:]),(?=\s*[\]})]))|(?P<unclosed>["'].*)"""
+)
+_LABEL = re.compile(
+    r"\s*(?:(?:arguments|args|parameters|params|(?:action |tool )?input)\s*[:=]\s*)?(?=\{)",
+    re.IGNORECASE,
 )
 # A string, or a name before "=".
 _KEYWORD = re.compile(
@@ -81,6 +95,8 @@ def parse(raw: object, *, truncated: bool = False) -> Parsed:
     try:
         text = raw if isinstance(raw, (str, bytes)) else _as_text(raw)
         value = pydantic_core.from_json(text, allow_inf_nan=False)
+        if may_overflow(text if isinstance(text, str) else text.decode()):
+            json.dumps(value, allow_nan=False)
     except Exception:
         value = None
     if type(value) is dict:
@@ -90,17 +106,28 @@ def parse(raw: object, *, truncated: bool = False) -> Parsed:
         value, repairs = read_json(_as_text(raw).lstrip("\ufeff"))
         problem = (
             f"The arguments are {json_excerpt(value)}, which is no JSON object. "
-            "Send one that names the parameters."
+            "Send one JSON object that names the parameters."
         )
     except Exception as error:
         # A text that is nested too deeply, or an SDK's object, whose methods raise what they like.
-        value, problem = "", f"The arguments are not valid JSON: {error}."
+        value, problem = "", f"The arguments are not valid JSON: {_in_words(error)}."
         return Parsed({}, problem=_CUT_OFF if truncated else problem)
     if isinstance(value, dict):
         return Parsed(value, repairs)
     if value in (None, []) and not truncated:
         return Parsed({}, repairs)
     return Parsed({}, repairs, _CUT_OFF if truncated else problem, value)
+
+
+def _in_words(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        is_incomplete = error.pos >= len(error.doc.rstrip())
+        if is_incomplete or error.msg.startswith("Unterminated string"):
+            return f"{error}; it is incomplete, so send the whole object"
+        return f"{error}; send one JSON object and nothing else"
+    if "JSON compliant" in str(error):
+        return f"a number is not finite ({error})"
+    return str(error)
 
 
 def read_json(text: str) -> tuple[Any, tuple[str, ...]]:
@@ -136,7 +163,29 @@ def _read_layer(text: str, repairs: list[str]) -> Any:
     try:
         return _single_value(text, repairs)
     except ValueError:
-        return _single_value(_rewritten(text, repairs), repairs)
+        rewritten = _rewritten(text, repairs)
+    try:
+        return _single_value(rewritten, repairs)
+    except ValueError:
+        value = _lone_object(rewritten)
+        if value is None:
+            raise
+    repairs.append("surrounding_text")
+    return value
+
+
+def _lone_object(text: str) -> Any:
+    """The one object of a text, if a label stands before it, or prose or an end tag behind it; else None."""
+    label = _LABEL.match(text)
+    if not label:
+        return None
+    try:
+        value, end = _DECODER.raw_decode(text, label.end())
+    except ValueError:
+        return None
+    rest = text[end:].lstrip()
+    is_prose = not rest.startswith((",", ":", '"', "]")) and not set(rest) & set("{}")
+    return value if is_prose else None
 
 
 def _single_value(text: str, repairs: list[str]) -> Any:
@@ -150,7 +199,7 @@ def _single_value(text: str, repairs: list[str]) -> Any:
     # Compared as text, because 1 == 1.0 == True in Python.
     if len({json.dumps(value, sort_keys=True) for value in values}) > 1:
         raise ValueError(
-            f"{len(values)} values that differ; send each as a call of its own"
+            f"{len(values)} values that differ; send one JSON object, and each further one as a call of its own"
         )
     if len(values) > 1:
         repairs.append("concatenated_duplicate")
@@ -167,13 +216,20 @@ def _rewritten(text: str, repairs: list[str]) -> str:
 
     def rewrite(match: re.Match[str]) -> str:
         kind, token = str(match.lastgroup), match[0]
-        if kind == "unclosed":
+        is_empty = token.strip("( )") == ""
+        if kind == "unclosed" or (kind == "expression" and not is_empty):
             return token
+        if kind == "expression":
+            repairs.append("python_literal")
+            return "[]"
+        if token[0].isdigit():
+            repairs.append(kind)
+            return str(int(token, 0))
         quote = 2 if kind == "escaped_quotes" else 1
         inner = _IN_STRING.sub(_escape, token[quote:-quote])
         rewritten = _WORDS.get(token, f'"{inner}"')
         if rewritten != token:
-            repairs.append(kind)
+            repairs.append("python_literal" if kind == "tuple" else kind)
         return rewritten
 
     return _TOKEN.sub(rewrite, text)
