@@ -67,7 +67,7 @@ PUBLIC_NAMES = {
     "display": 17,
     "tools": 61,
     "calls": 60,
-    "dialects": 64,
+    "dialects": 68,
     "models": 14,
     "runs": 47,
     "run": 8,
