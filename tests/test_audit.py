@@ -20,6 +20,8 @@ import toolkit
 from helpers import Runner, ask, look, of, pay
 from toolkit import ScriptedModel, ToolCall, ToolError, ToolRegistry, Verdict
 from toolkit.audit import AuditLog, verify
+from toolkit.audit.locks import locked_file
+from toolkit.batch import Rate
 from toolkit.events import Event
 from toolkit.messages import PendingCall
 
@@ -658,6 +660,28 @@ def test_two_names_of_one_file_are_one_audit(path: Path) -> None:
     assert not path.with_name("link.jsonl.head").exists()
 
 
+def test_a_file_that_is_waited_for_holds_up_no_other(tmp_path: Path) -> None:
+    """Neither another audit nor a rate that processes share."""
+    went_on = threading.Event()
+
+    def use_others() -> None:
+        write_lines(tmp_path / "other.jsonl", 1)
+        Rate(600, tmp_path / "rate").take()
+        went_on.set()
+
+    def use_blocked() -> None:
+        write_lines(tmp_path / "blocked.jsonl", 1)
+
+    waiting = threading.Thread(target=use_blocked, daemon=True)
+    with locked_file(tmp_path / "blocked.jsonl.head"):
+        waiting.start()
+        threading.Thread(target=use_others, daemon=True).start()
+        assert went_on.wait(30)
+        assert waiting.is_alive()
+    waiting.join(30)
+    assert verify(tmp_path / "blocked.jsonl").lines == 2
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -665,13 +689,26 @@ def test_a_forked_child_goes_on_with_the_file(path: Path) -> None:
     audit = AuditLog(path)
     calls = [(ask("put", key="a"), of(put).snapshot()["put"])]
     begin(audit, "r", calls)
+    holds, may_end = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with locked_file(path.with_name("audit.jsonl.head")):
+            holds.set()
+            may_end.wait(30)
+
+    holding = threading.Thread(target=hold)
+    holding.start()
+    assert holds.wait(30)
+    # The child has no thread that would free the file.
     child = os.fork()
+    may_end.set()
     if not child:
         for _ in range(50):
             begin(audit, "child", calls)
         os._exit(0)
     for _ in range(50):
         begin(audit, "r", calls)
+    holding.join(30)
     assert os.waitpid(child, 0)[1] == 0
     assert (verify(path).problems, verify(path).lines) == ((), 101)
 
