@@ -454,7 +454,7 @@ def test_a_lost_head_is_told(left: bytes | None, path: Path) -> None:
     if left != b"00000000000000000008 x 9":
         with pytest.raises(
             ValueError,
-            match=r"does not end as 'audit.jsonl.head' says: look at it with verify",
+            match=r"does not end as 'audit.jsonl.head' says. Look at it with verify",
         ):
             write_lines(path, 1)
         assert len(read(path)) == 8
