@@ -50,8 +50,8 @@ MOVES, MOVES_UP = 25, 11  # goal 25, 8
 CORE = ("errors", "messages", "tools", "calls", "models", "runs", "run")
 CORE_TOKENS = 48_700  # goal 33,000
 DIALECT_TOKENS = 15_950
-OTHER_TOKENS = 55_500  # goal 42,000
-ALL_TOKENS = 120_150  # goal 90,000
+OTHER_TOKENS = 55_900  # goal 42,000
+ALL_TOKENS = 120_500  # goal 90,000
 TOKENS_A_LINE = 8.0
 WALRUSES_IN_1000_LINES = 3
 FILE_LIMIT = 490  # the command line; goal 400
@@ -72,7 +72,7 @@ PUBLIC_NAMES = {
     "runs": 47,
     "run": 8,
     "approval": 10,
-    "audit": 7,
+    "audit": 10,
     "batch": 4,
     "cost": 7,
     "evals": 30,
@@ -83,7 +83,7 @@ PUBLIC_NAMES = {
     "otel": 2,
     "replay": 2,
     "retrieval": 19,
-    "store": 2,
+    "store": 6,
     "__main__": 2,
 }
 

@@ -270,6 +270,31 @@ def test_threads_that_claim_one_run(store: SQLiteStore, path: Path) -> None:
     stores[1].close()
 
 
+def test_a_store_that_is_waited_for_holds_up_no_other(tmp_path: Path) -> None:
+    blocked, other = SQLiteStore(tmp_path / "a.db"), SQLiteStore(tmp_path / "b.db")
+    waiting = threading.Thread(target=blocked.create, args=(new_run("r"),), daemon=True)
+    went_on = threading.Event()
+
+    def use_other() -> None:
+        other.create(new_run("r"))
+        other.release("r")
+        went_on.set()
+
+    # As another process would hold it during a step.
+    holder = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    waiting.start()
+    threading.Thread(target=use_other, daemon=True).start()
+    assert went_on.wait(30)
+    assert waiting.is_alive()
+    holder.execute("ROLLBACK")
+    waiting.join(30)
+    assert [run.id for run in blocked.runs()] == ["r"]
+    blocked.release("r")
+    for closable in (holder, blocked, other):
+        closable.close()
+
+
 _IN_A_PROCESS = """
 import sys, time
 from toolkit.store import SQLiteStore
@@ -360,7 +385,8 @@ def test_what_is_not_claimed_is_not_written(store: SQLiteStore) -> None:
     pause(store)
     run = store.load("r")
     with pytest.raises(
-        StoreError, match=r"'r' is not claimed\. Go on with resume\('r', store=…\)"
+        StoreError,
+        match=r"'r' is not claimed\. Continue it with resume\('r', store=…\)",
     ):
         store.save(run, "running")
 
