@@ -132,16 +132,24 @@ def test_a_batch_in_a_tool_belongs_to_its_call(run: Any) -> None:
 WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a store without an id": ({"store": object()}, ValueError, "go together"),
     "an id without a store": ({"batch_id": "b"}, ValueError, "go together"),
-    "a rate that is a number": ({"rate": 3}, TypeError, "rate is a Rate"),
+    "a rate that is a number": ({"rate": 3}, TypeError, "rate must be a Rate"),
     "no concurrency": ({"concurrency": 0}, ValueError, "lets nothing run"),
     "a part of one": ({"concurrency": 2.5}, ValueError, "a whole number"),
     "no executor": (
         {"executor": "threads"},
         TypeError,
-        "executor is one of concurrent.futures, not 'threads'",
+        "executor must be a concurrent.futures.Executor, not 'threads'",
     ),
-    "a text for a list": ({"prompts": "abc"}, TypeError, "prompts is a list of texts"),
-    "what is no text": ({"prompts": ["a", 5]}, TypeError, "prompts is a list of texts"),
+    "a text for a list": (
+        {"prompts": "abc"},
+        TypeError,
+        "prompts must be a list of texts",
+    ),
+    "what is no text": (
+        {"prompts": ["a", 5]},
+        TypeError,
+        "prompts must be a list of texts",
+    ),
     "an id for all runs": ({"run_id": "r"}, TypeError, "belongs to one run"),
     "a parameter misspelt": ({"max_turn": 3}, TypeError, "Did you mean 'max_turns'"),
     "no tools": ({"tools": 5}, TypeError, "a list of tools"),
@@ -157,7 +165,7 @@ def test_what_cannot_work_is_refused_at_once(
 
 
 def test_one_text_is_no_list_of_prompts() -> None:
-    with pytest.raises(TypeError, match="One text alone"):
+    with pytest.raises(TypeError, match="Give one text alone"):
         run_batch("hello", model=MODEL, tools=TOOLS)
 
 

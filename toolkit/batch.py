@@ -1,4 +1,4 @@
-"""Many prompts, each a run of its own: in threads, processes or a cluster, in order, and going on after a crash."""
+"""Many prompts, each a run of its own: in threads, processes or a cluster, in order, and continued after a crash."""
 
 from __future__ import annotations
 
@@ -32,9 +32,14 @@ from toolkit.tools.registry import registry_of
 from toolkit.tools.request import LanguageModel, Request
 from toolkit.tools.tool import OutputTool, Toolset
 
+_RUN_PARAMETERS = inspect.signature(run_agent_with_tools).parameters
+_MODEL_PARAMETERS = ("client", "base_url", "api_key")
+# Only a new run takes these.
+_START_PARAMETERS = _RUN_PARAMETERS.keys() - inspect.signature(resume).parameters.keys()
+
 
 class RunFailed(ToolkitError):
-    """A run of a batch raised: its text names the exception, which is its cause where it was raised in this process."""
+    """A run of a batch raised an exception, which the text names. It is the cause if it was raised in this process."""
 
 
 def run_batch(
@@ -48,148 +53,149 @@ def run_batch(
     on_progress: Callable[[int, int], None] | None = None,
     **options: Any,
 ) -> list[RunResult | RunFailed]:
-    """Run each prompt; return what each came to, in their order. A run that fails stops no other.
+    """Run each prompt, and return the results in the order of the prompts. A run that fails stops no other.
 
-    executor: any `concurrent.futures.Executor`; None is threads. For one of processes or of a cluster, what is given
-        must be picklable: tools and approvers of modules, models by name. Results then have no `value`s.
-    concurrency: how many runs are under way at once.
+    executor: any `concurrent.futures.Executor`; None uses threads. An executor of processes or of a
+        cluster needs arguments that can be pickled: tools and approvers of modules, models by name.
+        The calls of its results have no `value`s.
+    concurrency: how many runs are at work at once.
     rate: bounds the requests of all runs together, see `Rate`.
-    store, batch_id: runs are kept as "BATCH_ID-NUMBER". The same batch again returns what has ended, goes on with what
-        was broken off, and runs the rest.
-    on_progress: called with how many have ended, and how many there are.
+    store, batch_id: the runs are saved as "BATCH_ID-NUMBER". If the same batch is run again, finished
+        runs return their result, interrupted ones continue, and the others start.
+    on_progress: called with the number of finished runs and the number of all.
     options: those of `run_agent_with_tools`.
 
-    Raises ValueError or TypeError for what cannot work. On KeyboardInterrupt nothing more is begun, and what has ended
-    is on `error.results` (None for the rest).
+    Raises ValueError or TypeError for arguments that cannot work. After KeyboardInterrupt no further run
+    starts, and `error.results` has the results so far (None for the others).
     """
-    prompts = _listed(prompts)
-    _check(executor, concurrency)
-    if not isinstance(rate, Rate | None):
-        raise TypeError(
-            f"rate is a Rate, not {type(rate).__name__}. Write rate=Rate(60) for 60 requests a minute."
-        )
+    prompts = _prompt_list(prompts)
+    _check_arguments(executor, concurrency, rate)
     if (store is None) != (batch_id is None):
         raise ValueError(
-            "store= and batch_id= go together: the runs are kept under the batch's id."
+            "store= and batch_id= go together: the runs are saved under the batch's id."
         )
-    is_near = executor is None or isinstance(executor, ThreadPoolExecutor)
-    options = _checked(options, is_near)
+    is_local = executor is None or isinstance(executor, ThreadPoolExecutor)
+    options = _checked_options(options, is_local=is_local)
     if rate:
-        model = find_model(
-            options.pop("model", None),
-            **{name: options.pop(name, None) for name in _OF_A_MODEL},
-        )
-        options["model"] = _Paced(model, rate)
-    work = _run_one if is_near else _run_elsewhere
+        at_server = {name: options.pop(name, None) for name in _MODEL_PARAMETERS}
+        model = find_model(options.get("model"), **at_server)
+        options["model"] = _PacedModel(model, rate)
+    run = _run_one if is_local else _run_elsewhere
     jobs = [
-        functools.partial(work, prompt, store, f"{batch_id}-{at}", options)
-        for at, prompt in enumerate(prompts)
+        functools.partial(run, prompt, store, f"{batch_id}-{number}", options)
+        for number, prompt in enumerate(prompts)
     ]
-    results: list[Any] = [None] * len(prompts)
+    results: list[Any] = [None] * len(jobs)
+    finished = 0
     try:
-        for done, (at, future) in enumerate(
-            as_they_end(jobs, executor, concurrency), 1
-        ):
-            results[at] = _typed(_read(future), options.get("output_type"))
+        for number, future in as_they_end(jobs, executor, concurrency):
+            result = _result_of(future)
+            results[number] = _with_output_type(result, options.get("output_type"))
+            finished += 1
             if on_progress:
-                on_progress(done, len(prompts))
+                on_progress(finished, len(jobs))
     except BaseException as error:
         error.results = results  # type: ignore[attr-defined]
         raise
     return results
 
 
-_OF_A_MODEL = ("client", "base_url", "api_key")
-
-
-def _listed(prompts: Iterable[str]) -> list[str]:
-    listed = [] if isinstance(prompts, str) else list(prompts)
-    if isinstance(prompts, str) or not all(
-        isinstance(prompt, str) for prompt in listed
-    ):
+def _prompt_list(prompts: Iterable[str]) -> list[str]:
+    texts = [] if isinstance(prompts, str) else list(prompts)
+    is_text = [isinstance(text, str) for text in texts]
+    if isinstance(prompts, str) or not all(is_text):
         raise TypeError(
-            "prompts is a list of texts. One text alone goes to run_agent_with_tools."
+            "prompts must be a list of texts. Give one text alone to run_agent_with_tools."
         )
-    return listed
+    return texts
 
 
-def _check(executor: Any, concurrency: Any) -> None:
+def _check_arguments(executor: Any, concurrency: Any, rate: Any) -> None:
     if executor is not None and not hasattr(executor, "submit"):
         raise TypeError(
-            f"executor is one of concurrent.futures, not {executor!r}. None is threads."
+            f"executor must be a concurrent.futures.Executor, not {executor!r}. "
+            "Pass None to use threads."
         )
     if type(concurrency) is not int or concurrency < 1:
         raise ValueError(
-            f"concurrency={concurrency!r} lets nothing run. Give a whole number, 1 or more."
+            f"concurrency={concurrency!r} lets nothing run. "
+            "Give a whole number of 1 or more."
         )
-
-
-def _checked(options: dict[str, Any], is_near: bool) -> dict[str, Any]:
-    """The options of every run, their tools read once. A module is left to be imported in another process."""
-    known = inspect.signature(run_agent_with_tools).parameters
-    if clash := {"prompt", "run_id"} & options.keys():
+    if not isinstance(rate, Rate | None):
         raise TypeError(
-            f"{min(clash)!r} belongs to one run. A batch has prompts, and run ids of its batch_id."
+            f"rate must be a Rate, not {type(rate).__name__}. "
+            "Write rate=Rate(60) for 60 requests a minute."
         )
-    refuse_unknown_options(
-        {name: value for name, value in options.items() if name not in known}, known
-    )
+
+
+def _checked_options(options: dict[str, Any], *, is_local: bool) -> dict[str, Any]:
+    """The options of every run. Its tools are read once, but a reference is left to be imported elsewhere."""
+    for name in ("prompt", "run_id"):
+        if name in options:
+            raise TypeError(
+                f"{name!r} belongs to one run. A batch has prompts, "
+                "and makes the run ids from its batch_id."
+            )
+    fields = {name: options[name] for name in options.keys() - _RUN_PARAMETERS.keys()}
+    refuse_unknown_options(fields, _RUN_PARAMETERS)
     tools = options.get("tools")
-    return {
-        **options,
-        "tools": tools
-        if isinstance(tools, str) and not is_near
-        else list(registry_of(tools)),
-    }
+    if is_local or not isinstance(tools, str):
+        tools = list(registry_of(tools))
+    return {**options, "tools": tools}
 
 
 class Rate:
-    """So many requests a minute at most, evenly spaced, of all runs that share it.
+    """At most so many requests a minute, evenly spaced, for all runs that share it.
 
-    `path` is a file by which the processes of one machine share it; without one it holds within a process.
+    `path` is a file through which the processes of one machine share the rate. Without it the rate holds
+    within one process.
     """
 
     def __init__(self, per_minute: float, path: str | Path | None = None) -> None:
         if not per_minute > 0:
             raise ValueError(
-                f"Rate(per_minute={per_minute!r}) lets nothing through. Give more than 0."
+                f"Rate(per_minute={per_minute!r}) lets nothing through. "
+                "Give a number above 0."
             )
-        self.per_minute, self.path = (
-            per_minute,
-            None if path is None else str(Path(path).absolute()),
-        )
+        self.per_minute = per_minute
+        self.path = None if path is None else str(Path(path).absolute())
         self._next = 0.0
 
     def take(self) -> float:
-        """Take the next place; return the seconds until then."""
-        now, spacing = time.time(), 60 / self.per_minute
+        """Take the next place, and return the seconds until then."""
+        now = time.time()
+        spacing = 60 / self.per_minute
         if self.path is None:
-            with _taking:
-                begins = max(now, self._next)
-                self._next = begins + spacing
+            with _rates_lock:
+                start = max(now, self._next)
+                self._next = start + spacing
         else:
             with locked_file(self.path) as file:
-                begins = max(now, float(file.read() or 0))
+                start = max(now, float(file.read() or 0))
                 file.seek(0)
                 file.truncate()
-                file.write(str(begins + spacing).encode())
-        return begins - now
+                file.write(str(start + spacing).encode())
+        return start - now
 
 
-_taking = threading.Lock()
+# One for all, because a lock cannot be pickled with its rate. Nobody waits while holding it.
+_rates_lock = threading.Lock()
 
 
-class _Paced(LanguageModel):
+class _PacedModel(LanguageModel):
     """A model whose requests wait for their place."""
 
     def __init__(self, model: LanguageModel, rate: Rate) -> None:
-        self.name, self.info, self.defaults = model.name, model.info, model.defaults
+        self.name = model.name
+        self.info = model.info
         self.provider = model.provider
-        self._model, self._rate = model, rate
+        self.defaults = model.defaults
+        self._model = model
+        self._rate = rate
 
     @property
     def prompted(self) -> LanguageModel:
-        return _Paced(self._model.prompted, self._rate)
+        return _PacedModel(self._model.prompted, self._rate)
 
     def complete(self, request: Request) -> Reply:
         time.sleep(self._rate.take())
@@ -201,23 +207,22 @@ class _Paced(LanguageModel):
         await asyncio.sleep(self._rate.take())
         return await self._model.acomplete(request)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _Paced, (self._model, self._rate)
-
 
 def as_they_end(
     jobs: Iterable[Callable[[], Any]], executor: Executor | None, concurrency: int
 ) -> Iterator[tuple[int, Future[Any]]]:
-    """The number and the future of each job that has ended, `concurrency` of them under way at once.
+    """Run jobs, `concurrency` at once, and yield the number and the future of each as it ends.
 
-    Without an executor they run in daemon threads, so that a stuck one does not hold the process. Once this is closed
-    nothing more is begun.
+    Without an executor they run in daemon threads, so a stuck job does not hold the process. After this
+    generator is closed no further job starts.
     """
-    left, running = iter(enumerate(jobs)), dict[Future[Any], int]()
+    waiting = iter(enumerate(jobs))
+    running: dict[Future[Any], int] = {}
     try:
         while True:
-            for at, job in itertools.islice(left, concurrency - len(running)):
-                running[executor.submit(job) if executor else threads.start(job)] = at
+            for number, job in itertools.islice(waiting, concurrency - len(running)):
+                future = executor.submit(job) if executor else threads.start(job)
+                running[future] = number
             if not running:
                 return
             for future in wait(running, return_when=FIRST_COMPLETED).done:
@@ -235,56 +240,47 @@ def _run_one(
     try:
         return run_agent_with_tools(prompt, store=store, run_id=run_id, **options)
     except RunExists:
-        kept = store.load(run_id)
-    if kept.messages[kept.history].text != whole_characters(prompt):
+        run = store.load(run_id)
+    if run.messages[run.history].text != whole_characters(prompt):
         raise RunFailed(
             f"The store has {run_id!r} with another prompt. Give this batch another batch_id."
         )
-    return resume(
-        run_id,
-        store=store,
-        **{name: options[name] for name in options.keys() - _OF_A_BEGINNING},
-    )
+    remaining = {name: options[name] for name in options.keys() - _START_PARAMETERS}
+    return resume(run_id, store=store, **remaining)
 
 
-_OF_A_BEGINNING = {*inspect.signature(run_agent_with_tools).parameters} - {
-    *inspect.signature(resume).parameters
-}
-
-
-def _run_elsewhere(*given: Any) -> RunResult | RunFailed:
-    """What can leave any process: a result without the values of its calls, or what was raised, told."""
+def _run_elsewhere(*arguments: Any) -> RunResult | RunFailed:
+    """What every process can return: a result without the values of its calls, or a failure as text."""
     try:
-        return RunResult.from_json(_run_one(*given).to_json())
+        return RunResult.from_json(_run_one(*arguments).to_json())
     except Exception as error:
-        return _failed(error)
+        return _failure(error)
 
 
-def _read(future: Future[RunResult | RunFailed]) -> RunResult | RunFailed:
+def _result_of(future: Future[RunResult | RunFailed]) -> RunResult | RunFailed:
     try:
         return future.result()
     except Exception as error:
-        failed = _failed(error)
-        failed.__cause__ = None if failed is error else error
-        return failed
+        failure = _failure(error)
+        if failure is not error:
+            failure.__cause__ = error
+        return failure
 
 
-def _typed(result: RunResult | RunFailed, output_type: Any) -> RunResult | RunFailed:
-    """The result with the type of its output, which stayed here."""
-    if (
-        output_type is None
-        or isinstance(result, RunFailed)
-        or result.toolset is not None
-    ):
+def _failure(error: Exception) -> RunFailed:
+    if isinstance(error, RunFailed):
+        return error
+    return RunFailed(f"{type(error).__name__}: {error}")
+
+
+def _with_output_type(
+    result: RunResult | RunFailed, output_type: Any
+) -> RunResult | RunFailed:
+    """The result of another process with the type of its output, which stayed in this one."""
+    if output_type is None or isinstance(result, RunFailed):
+        return result
+    if result.toolset is not None:
         return result
     tool = OutputTool(output_type)
     tool.name = result.run.output
     return replace(result, toolset=Toolset([tool]))
-
-
-def _failed(error: Exception) -> RunFailed:
-    return (
-        error
-        if isinstance(error, RunFailed)
-        else RunFailed(f"{type(error).__name__}: {error}")
-    )
