@@ -1,22 +1,23 @@
-"""What a run tells the outside; the logging and JSON-lines sinks.
+"""The events that a run reports to its sinks, and the sinks for a logger and for JSON lines.
 
 | event | fields beside `run_id`, `turn`, `timestamp` |
 |---|---|
-| `run_start` | `model`, `provider`, `tools` (names), `max_turns`, `parent_call_id` (of the call inside which it runs) |
+| `run_start` | `model`, `provider`, `tools` (names), `max_turns`, `parent_call_id` (the call inside which it runs) |
 | `model_request` | `model`, `messages` (how many), `tools` (how many), `tool_choice` |
 | `model_reply` | `model`, `text` (raw), `tool_calls` (how many), `finish`, `time_ms`, and the four counts of `Usage` |
 | `tool_call_request` | `tool_call_id`, `tool_name`, `arguments` (as read), `raw_arguments`, `repairs`, `model` |
 | `approval` | `tool_call_id`, `tool_name`, `decision`, `by`, `reason` |
 | `tool_exec_result` | id, name, `success`, `status`, `error_type`, `approval`, `started_ms`, `time_ms` … |
-| `route_switch` | `route` ("prompted": the server takes no tools, so the prompt describes them from now on), `reason` |
+| `route_switch` | `route` ("prompted": the server accepts no tools, so the prompt describes them now), `reason` |
 | `run_end` | `stop_reason` or `error` (a class name), `turns`, `input_tokens`, `output_tokens`, `time_ms` |
 
-`tool_exec_result` also has `repairs` and `result_preview`. Its `status` is "ok", "error" (it ran and failed, or was
-left behind) or "not_executed", its `error_type` the `ToolResult.reason` of an error ("malformed", "denied" …), else "".
-`provider` names whose API is spoken ("openai"). `timestamp` is UTC in ISO 8601, and all that ends in `_ms`
-milliseconds; `started_ms` counts from the batch's `tool_call_request`s. What people or models said is in `text`,
-`arguments`, `raw_arguments`, `result_preview` and `reason`: `without_content` takes these out, and so does the
-environment variable TOOLKIT_LOG_CONTENT=0 for the logger `toolkit` (0.1: they stay in one run of ten).
+`tool_exec_result` also has `repairs` and `result_preview`. Its `status` is "ok", "error" (it ran and
+failed, or was left behind) or "not_executed". Its `error_type` is the `ToolResult.reason` of an error
+("malformed", "denied" …), else "". `provider` names whose API is spoken ("openai"). `timestamp` is UTC in
+ISO 8601, and a field that ends in `_ms` is in milliseconds; `started_ms` counts from the
+`tool_call_request`s of the batch. The words of people and models are in `text`, `arguments`,
+`raw_arguments`, `result_preview` and `reason`. `without_content` removes them. So does the environment
+variable TOOLKIT_LOG_CONTENT=0 for the logger `toolkit` (0.1 keeps them in one run of ten).
 """
 
 from __future__ import annotations
@@ -27,13 +28,12 @@ import logging
 import os
 import threading
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 _log = logging.getLogger("toolkit")
-_PREVIEW_CHARACTERS = 200
 
 current_call: contextvars.ContextVar[str] = contextvars.ContextVar(
     "current_call", default=""
@@ -43,10 +43,10 @@ current_call: contextvars.ContextVar[str] = contextvars.ContextVar(
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened in a run. `data` holds the fields of its kind, see above.
+    """Something that happened in a run. `data` has the fields of its kind, see the table of this module.
 
-    `subject` is the value that it tells of, which is in no JSON: the tools by name (`run_start`), the messages
-    (`model_request`), the Reply (`model_reply`) or the ToolResult (`tool_exec_result`).
+    `subject` is the value itself, which is not part of the JSON: the tools by name (`run_start`), the
+    messages (`model_request`), the Reply (`model_reply`) or the ToolResult (`tool_exec_result`).
     """
 
     name: str
@@ -58,20 +58,20 @@ class Event:
 
     def to_json(self) -> str:
         """The event as one line of JSON."""
-        whole = {
+        fields = {
             "event": self.name,
             "run_id": self.run_id,
             "turn": self.turn,
             "timestamp": self.timestamp,
             **self.data,
         }
-        return json.dumps(whole, ensure_ascii=False, default=str)
+        return json.dumps(fields, ensure_ascii=False, default=str)
 
 
 Sink = Callable[[Event], None]
-"""What is told of a run. A method `enter_call(call_id)` of one is called where the tool of a call runs, before it."""
+"""Gets the events of a run. If it has a method `enter_call(call_id)`, that is called where a tool runs, before it."""
 
-_CONTENT = ("text", "arguments", "raw_arguments", "result_preview", "reason")
+_CONTENT = {"text", "arguments", "raw_arguments", "result_preview", "reason"}
 
 
 def log_event(event: Event) -> None:
@@ -80,7 +80,7 @@ def log_event(event: Event) -> None:
 
 
 def write_lines(path: str | Path) -> Sink:
-    """A sink that appends each event to a file as a line of JSON (UTF-8): `on_event=write_lines("events.jsonl")`."""
+    """A sink that appends each event to a file as a line of JSON in UTF-8: `on_event=write_lines("events.jsonl")`."""
     lock = threading.Lock()
 
     def sink(event: Event) -> None:
@@ -91,46 +91,45 @@ def write_lines(path: str | Path) -> Sink:
 
 
 def without_content(sink: Sink, share: float = 0.0) -> Sink:
-    """A sink that passes events on without what people or models said in them: those fields and `subject` are None.
+    """A sink that passes events on without the words of people and models: those fields and `subject` are None.
 
-    In a `share` (0 to 1) of all runs, chosen by their id, they stay.
+    They stay in a `share` (0 to 1) of all runs, which is chosen by the ids of the runs.
     """
 
-    def without(event: Event) -> None:
+    def filtered(event: Event) -> None:
         if zlib.crc32(event.run_id.encode()) >= share * 2**32:
-            data = {k: None if k in _CONTENT else v for k, v in event.data.items()}
-            event = replace(event, data=data, subject=None)
+            removed = dict.fromkeys(_CONTENT & event.data.keys())
+            event = replace(event, data={**event.data, **removed}, subject=None)
         sink(event)
 
     if hasattr(sink, "enter_call"):
-        without.enter_call = sink.enter_call  # type: ignore[attr-defined]
-    return without
+        filtered.enter_call = sink.enter_call  # type: ignore[attr-defined]
+    return filtered
 
 
 def listeners(on_event: Sink | Iterable[Sink] | None) -> tuple[Sink, ...]:
-    """The sinks of a run; none where nobody listens, so that then nothing is spent on events."""
-    logged = (_logger_sink(),) if _log.isEnabledFor(logging.INFO) else ()
-    return (
-        *logged,
-        *((on_event,) if callable(on_event) else filter(None, on_event or ())),
-    )
+    """The sinks of a run, without the logger if nobody listens to it."""
+    sinks = [on_event] if callable(on_event) else filter(None, on_event or ())
+    if not _log.isEnabledFor(logging.INFO):
+        return tuple(sinks)
+    return (_logger_sink(), *sinks)
 
 
 def _logger_sink() -> Sink:
-    share = os.environ.get("TOOLKIT_LOG_CONTENT", "1")
+    text = os.environ.get("TOOLKIT_LOG_CONTENT", "1")
     try:
-        return (
-            log_event if float(share) >= 1 else without_content(log_event, float(share))
-        )
+        share = float(text)
     except ValueError:
         raise ValueError(
-            f"TOOLKIT_LOG_CONTENT={share!r} is no share of runs. Set a number from 0 to 1."
+            f"TOOLKIT_LOG_CONTENT={text!r} is not a share of the runs. "
+            "Set a number from 0 to 1."
         ) from None
+    return log_event if share >= 1 else without_content(log_event, share)
 
 
-def tell(sinks: tuple[Sink, ...], told: Iterator[Event]) -> None:
-    """Give events, which are made only then, to the sinks. What goes wrong in one is logged and breaks nothing."""
-    for event in told if sinks else ():
+def tell(sinks: Iterable[Sink], events: Iterable[Event]) -> None:
+    """Report events to the sinks. A sink that fails is logged and stops nothing."""
+    for event in events:
         for sink in sinks:
             try:
                 sink(event)

@@ -1,9 +1,8 @@
-"""A run once more, offline, from its own record: step by step through the loop, or as a model for a test."""
+"""A recorded run, done again offline: step by step through the loop, or as a model for a test."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from toolkit.errors import ReplayError
 from toolkit.messages import Message, Reply, ToolCall, Usage, Verdict
@@ -12,43 +11,55 @@ from toolkit.runs import loop
 from toolkit.runs.results import RunResult
 from toolkit.runs.state import Run, Turn
 
+_COMPARED_FIELDS = ("messages", "turns", "usage", "finish", "stopped")
+
 
 def replay(recorded: RunResult | Run | str) -> Run:
-    """Do a run again without a model and without its tools, and return it as it came out: equal to the record.
+    """Do a run again without its model and its tools, and return it. It is equal to the record.
 
-    `recorded` is a result, its JSON text, or a run (`SQLiteStore.load`). The model's replies, the verdicts and the
-    results are taken from the record; what the loop decides and writes (limits, guards, unanswered calls, the end) is
-    done anew. Raises ReplayError, naming the step, where that does not come out as recorded.
+    `recorded` is a result, its JSON text, or a run (`SQLiteStore.load`). The model's replies, the
+    verdicts and the results are taken from the record. What the loop decides and writes is done again:
+    limits, guards, unanswered calls, the end. Raises ReplayError, which names the step, if that does not
+    come out as recorded.
     """
-    was = _run_of(recorded)
-    run = _beginning(was)
-    while not isinstance(step := loop.next_step(run), loop.Stop):
-        outcome = _outcome(was, run, step)
-        if (
-            outcome is None
-        ):  # the record ends here: the process ended, or the run was interrupted
-            return _compared(replace(run, stopped=was.stopped), was)
-        run = loop.advance(run, step, outcome, held=_held(was, outcome))
-        if run.messages != was.messages[: len(run.messages)]:
+    record = _run_of(recorded)
+    run = _first_state(record)
+    while True:
+        step = loop.next_step(run)
+        if isinstance(step, loop.Stop):
+            run = loop.advance(run, step)
+            break
+        outcome = _recorded_outcome(record, run, step)
+        if outcome is None:
+            # The record ends here: the process ended, or the run was interrupted.
+            run = replace(run, stopped=record.stopped)
+            break
+        held = _held_calls(record, outcome)
+        run = loop.advance(run, step, outcome, held=held)
+        if run.messages != record.messages[: len(run.messages)]:
             raise ReplayError(
-                f"Step {type(step).__name__} of turn {run.turns} did not come out as recorded."
+                f"Step {type(step).__name__} of turn {run.turns} "
+                "did not come out as recorded."
             )
-    return _compared(loop.advance(run, step), was)
+    for name in _COMPARED_FIELDS:
+        if getattr(run, name) != getattr(record, name):
+            raise ReplayError(
+                f"The run {record.id!r} does not end as recorded: its {name} differ."
+            )
+    return run
 
 
 def as_model(recorded: RunResult | Run | str) -> ScriptedModel:
-    """A model that gives the replies of a run again: a test of today's tools against a conversation that happened.
+    """A model that repeats the replies of a run, to test today's tools against a conversation that happened.
 
-    `recorded` is as for `replay`. The tools are really called, and what they return now goes into the conversation.
+    `recorded` is as for `replay`. The tools are really called, and what they return goes into the
+    conversation.
     """
-    run = _run_of(recorded)
-    replies = [
-        message
-        for message in run.messages[run.history :]
-        if message.role == "assistant"
-    ]
+    record = _run_of(recorded)
+    own = record.messages[record.history :]
+    replies = [message for message in own if message.role == "assistant"]
     return ScriptedModel(
-        [_reply(run, turn, message) for turn, message in enumerate(replies)]
+        [_reply(record, turn, message) for turn, message in enumerate(replies)]
     )
 
 
@@ -58,63 +69,66 @@ def _run_of(recorded: RunResult | Run | str) -> Run:
     return recorded.run if isinstance(recorded, RunResult) else recorded
 
 
-def _beginning(was: Run) -> Run:
-    first = was.messages[: was.history + 1]
-    if len(first) <= was.history or first[-1].role != "user":
+def _first_state(record: Run) -> Run:
+    """The run before its first step."""
+    messages = record.messages[: record.history + 1]
+    if len(messages) <= record.history or messages[-1].role != "user":
         raise ReplayError(
-            f"The record of run {was.id!r} has no prompt at message {was.history}."
+            f"The record of run {record.id!r} has no prompt at message {record.history}."
         )
     return Run(
-        was.id, first, was.history, was.max_turns, was.tool_choice, was.output,
-        route=was.route, mode=was.mode, exempt=was.exempt, limits=was.limits,
-    )  # fmt: skip
+        record.id,
+        messages,
+        history=record.history,
+        max_turns=record.max_turns,
+        tool_choice=record.tool_choice,
+        output=record.output,
+        route=record.route,
+        mode=record.mode,
+        exempt=record.exempt,
+        limits=record.limits,
+    )
 
 
-def _held(was: Run, outcome: Any) -> list[ToolCall]:
+def _recorded_outcome(record: Run, run: Run, step: loop.Step) -> loop.Outcome:
+    """The outcome of a step in the record. None if the record ends before it."""
+    position = len(run.messages)
+    match step:
+        case loop.CallModel(messages):
+            # With the loop's own reminder, if it added one.
+            position = len(messages)
+            if position >= len(record.messages):
+                return None
+            if run.turns >= len(record.log):
+                raise ReplayError(
+                    f"The record has no turn {run.turns + 1}, "
+                    f"but a message {position} after it."
+                )
+            return _reply(record, run.turns, record.messages[position])
+        case loop.AskApproval(calls):
+            verdicts = {**record.decided, **record.verdicts}
+            deferred = Verdict("defer")
+            return {call.id: verdicts.get(call.id, deferred) for call in calls}
+        case loop.CallTools() if position < len(record.messages):
+            results = record.messages[position].tool_results
+            return tuple(loop.without_note(result) for result in results)
+    return None
+
+
+def _held_calls(record: Run, outcome: loop.Outcome) -> list[ToolCall]:
     """The calls of a reply that needed a verdict when the run was recorded."""
     if not isinstance(outcome, Reply):
         return []
-    decided = {*was.held, *was.verdicts, *was.decided}
+    held = record.held.keys() | record.verdicts.keys() | record.decided.keys()
     return [
-        replace(call, arguments=was.validated.get(call.id, call.arguments))
+        replace(call, arguments=record.validated.get(call.id, call.arguments))
         for call in outcome.message.tool_calls
-        if call.id in decided
+        if call.id in held
     ]
 
 
-def _outcome(was: Run, run: Run, step: loop.Step) -> Any:
-    """What the record says that came of a step; None where it says nothing."""
-    match step:
-        case loop.CallModel(messages):
-            if len(messages) >= len(was.messages):
-                return None
-            if run.turns >= len(was.log):
-                raise ReplayError(
-                    f"The record has no turn {run.turns + 1}, but a message {len(messages)} after it."
-                )
-            return _reply(was, run.turns, was.messages[len(messages)])
-        case loop.AskApproval(calls):
-            verdicts = {**was.decided, **was.verdicts}
-            return {call.id: verdicts.get(call.id, Verdict("defer")) for call in calls}
-        case loop.CallTools():
-            at = len(run.messages)
-            return (
-                tuple(map(loop.without_note, was.messages[at].tool_results))
-                if at < len(was.messages)
-                else None
-            )
-
-
-def _reply(was: Run, turn: int, message: Message) -> Reply:
-    said = was.log[turn] if turn < len(was.log) else Turn(Usage(), "stop", 0.0)
-    return Reply(message, said.usage, said.finish)
-
-
-def _compared(run: Run, was: Run) -> Run:
-    """The record, once the run that was done again is equal to it (but for the time that it took)."""
-    for name in ("messages", "turns", "usage", "finish", "stopped"):
-        if getattr(run, name) != getattr(was, name):
-            raise ReplayError(
-                f"The run {was.id!r} does not end as recorded: its {name} differ."
-            )
-    return run
+def _reply(record: Run, turn: int, message: Message) -> Reply:
+    entry = Turn(Usage(), "stop", 0.0)
+    if turn < len(record.log):
+        entry = record.log[turn]
+    return Reply(message, entry.usage, entry.finish)
