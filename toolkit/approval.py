@@ -2,13 +2,12 @@
 
     approve=first(allow({"get_*", "!get_secret"}), deny("drop_*", reason="ask an admin"), ask_in_terminal)
 
-A rule fits a call that meets all its conditions, and the first rule that fits decides. Where none does, calls of the
-tiers `read` and `write` run, and a `sensitive` one waits: the run pauses.
+A rule fits a call that meets all its conditions, and the first rule that fits decides. If none fits, a
+call of the tier `read` or `write` runs, and a `sensitive` one waits: the run pauses.
 """
 
 from __future__ import annotations
 
-import functools
 import inspect
 import json
 import re
@@ -20,16 +19,28 @@ from fnmatch import fnmatchcase
 from typing import Any, TextIO, get_args
 
 from toolkit.calls.policy import Approver
-from toolkit.messages import SENSITIVE, Permission, ToolCall, Verdict, copied
+from toolkit.messages import (
+    SENSITIVE,
+    Decision,
+    Permission,
+    ToolCall,
+    Verdict,
+    copied,
+)
 
 Where = Callable[[Mapping[str, Any]], Any]
-"""A claim about the arguments of a call. One that raises decides nothing: the call waits."""
+"""A condition on the arguments of a call: validated values in JSON form, by parameter name, defaults included.
+
+If it raises, nothing is decided, and the call waits.
+"""
 
 _TIERS: frozenset[Permission] = frozenset(get_args(Permission))
 _BY = "the policy"
-_MOST_ARGUMENTS = 30  # that the terminal shows
-# Printable by their category, and yet nothing that a reader sees: fillers, blanks, variation selectors.
-_UNSEEN = re.compile(
+# What the terminal shows of a call.
+_MAX_ARGUMENTS = 30
+_MAX_CHARS = 600
+# Printable by their category, but invisible: fillers, blanks, variation selectors.
+_INVISIBLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
 
@@ -41,18 +52,19 @@ def allow(
     tiers: Permission | Collection[Permission] | None = None,
     where: Where | None = None,
 ) -> Rules:
-    """Approve the calls that meet all conditions given.
+    """Approve the calls that meet all conditions.
 
-    names: a pattern or several (`*`, `?`, `[…]`, case matters) for the tool's name; `!pattern` takes names out again.
-    tags: any of these is one of the tool's.
+    names: a pattern or several (`*`, `?`, `[…]`; case matters) for the tool's name. `!pattern` excludes
+        names again.
+    tags: the tool has one of these.
     tiers: the tool is of one of these: "read", "write", "sensitive".
-    where: a function of the arguments, as they will run. Where it raises, the call waits.
+    where: a function of the validated arguments. If it raises, the call waits.
 
-    Raises ValueError where there is no condition, or an empty or misspelt one; `"*"` is for every tool.
+    Raises ValueError without a condition, or if one is empty or misspelt. `"*"` means every tool.
     """
-    return _policy(
-        Verdict("approve", by=_BY).on, SENSITIVE, names, tags, tiers, where
-    )  # the others run anyway
+    # Calls of the other tiers run anyway.
+    approve = Verdict("approve", by=_BY).on
+    return _rules(approve, SENSITIVE, names, tags, tiers, where)
 
 
 def deny(
@@ -63,8 +75,8 @@ def deny(
     where: Where | None = None,
     reason: str = "",
 ) -> Rules:
-    """Refuse the calls that meet all conditions, of any tier; the model reads the `reason`. See `allow`."""
-    return _policy(Verdict("deny", reason, _BY).on, _TIERS, names, tags, tiers, where)
+    """Deny the calls that meet all conditions, of any tier. The model reads the `reason`. See `allow`."""
+    return _rules(Verdict("deny", reason, _BY).on, _TIERS, names, tags, tiers, where)
 
 
 def defer(
@@ -75,7 +87,7 @@ def defer(
     where: Where | None = None,
 ) -> Rules:
     """Pause the run for the calls that meet all conditions, of any tier. See `allow`."""
-    return _policy(Verdict("defer", by=_BY).on, _TIERS, names, tags, tiers, where)
+    return _rules(Verdict("defer", by=_BY).on, _TIERS, names, tags, tiers, where)
 
 
 def ask(
@@ -86,37 +98,44 @@ def ask(
     tiers: Permission | Collection[Permission] | None = None,
     where: Where | None = None,
 ) -> Rules:
-    """Leave the calls that meet all conditions, of any tier, to an approver, plain or async. See `allow`."""
+    """Let an approver, plain or async, decide on the calls that meet all conditions, of any tier. See `allow`."""
     if not callable(approver):
         raise TypeError(
             f"ask() takes an approver first, a function of a call, not {approver!r}."
         )
-    return _policy(approver, _TIERS, names, tags, tiers, where)
+    return _rules(approver, _TIERS, names, tags, tiers, where)
 
 
 def first(*approvers: Approver) -> Rules:
-    """Decide as the first of these that fits a call.
+    """Decide as the first of these approvers that fits a call.
 
-    A function fits each call of a sensitive tool, and of the tiers in its attribute `tiers`; `ask` narrows or widens
-    that. Raises TypeError for what is no approver, ValueError for none.
+    A function fits each call of a sensitive tool, and of the tiers in its attribute `tiers`; `ask`
+    narrows or widens that. Raises TypeError for something that is not an approver, and ValueError
+    without any.
     """
     if not approvers:
         raise ValueError(
-            "first() has no approver to ask. Give one, or leave approve= out: then sensitive calls wait."
+            "first() has no approver. Give one, or leave approve= out: then sensitive calls wait."
         )
-    if strangers := [one for one in approvers if not callable(one)]:
-        raise TypeError(
-            f"{strangers} are no approvers. Give rules such as allow(…), or functions of a call."
-        )
-    rules = [
-        one.rules if isinstance(one, Rules) else (_bare(one),) for one in approvers
-    ]
-    return Rules(tuple(rule for each in rules for rule in each))
+    rules: list[Rule] = []
+    for approver in approvers:
+        if not callable(approver):
+            raise TypeError(
+                f"{approver!r} is not an approver. "
+                "Give rules such as allow(…), or functions of a call."
+            )
+        if isinstance(approver, Rules):
+            rules += approver.rules
+        else:
+            tiers = getattr(approver, "tiers", ()) or SENSITIVE
+            asked = SENSITIVE | _tier_set(tiers)
+            rules.append(Rule(approver, asked, asked))
+    return Rules(tuple(rules))
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One approver, the conditions under which it decides, and the tiers on whose calls it wants to be asked."""
+    """An approver, the tiers that it must be asked about, and the conditions under which it decides."""
 
     decide: Approver
     asks: frozenset[Permission]
@@ -126,101 +145,105 @@ class Rule:
     where: Where | None = None
 
     def fits(self, call: ToolCall) -> bool:
+        """True if the call meets all conditions."""
         if _tier(call) not in self.tiers or not self._fits_name(call.name):
             return False
         if self.tags is not None and self.tags.isdisjoint(getattr(call, "tags", ())):
             return False
-        claim = self.where(copied(call.arguments)) if self.where else True
-        if inspect.isawaitable(claim):
-            raise TypeError("where= is a plain function; a coroutine is no answer.")
-        return bool(claim)
+        if self.where is None:
+            return True
+        answer = self.where(copied(call.arguments))
+        if inspect.isawaitable(answer):
+            raise TypeError(
+                "where= must be a plain function: a coroutine decides nothing."
+            )
+        return bool(answer)
 
     def _fits_name(self, name: str) -> bool:
         if self.names is None:
             return True
-        fitting = [
+        patterns = [
             pattern
             for pattern in self.names
             if fnmatchcase(name, pattern.removeprefix("!"))
         ]
-        return bool(fitting) and not any(pattern.startswith("!") for pattern in fitting)
+        is_excluded = any(pattern.startswith("!") for pattern in patterns)
+        return bool(patterns) and not is_excluded
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Rules as one approver: the first that fits decides. Made by `allow`, `deny`, `defer`, `ask` and `first`."""
+    """Rules as one approver: the first that fits decides. `allow`, `deny`, `defer`, `ask` and `first` make them."""
 
     rules: tuple[Rule, ...]
 
     @property
     def tiers(self) -> frozenset[Permission]:
-        """The tiers on whose calls it wants to be asked."""
+        """The tiers that these rules must be asked about."""
         return frozenset(tier for rule in self.rules for tier in rule.asks)
 
     def __call__(self, call: ToolCall) -> Any:
         for rule in self.rules:
             if rule.fits(call):
                 return rule.decide(call)
-        return Verdict("defer" if _tier(call) == "sensitive" else "approve", by=_BY).on(
-            call
-        )
+        decision: Decision = "defer" if _tier(call) == "sensitive" else "approve"
+        return Verdict(decision, by=_BY).on(call)
 
 
 def ask_in_terminal(call: ToolCall, *, by: str = "the user") -> Verdict:
-    """Ask whoever sits at the terminal: y or yes approves, the end of input defers, any other answer denies.
+    """Ask the person at the terminal: y or yes approves, any other answer denies, the end of the input defers.
 
-    It shows the tool, its tier and the arguments, with what could deceive the eye escaped, and what is long cut. Where
-    there is no terminal it defers. Runs in several threads ask one after the other; under an event loop, which it would
-    hold up, ask in a thread: `lambda call: asyncio.to_thread(ask_in_terminal, call)`. `by` is who the model and the
-    audit are told has decided; `functools.partial` sets it.
+    It shows the tool, its tier and the arguments, with `spell_out`; what is long is cut. Without a
+    terminal it defers. Runs in several threads ask one after the other. It would hold up an event loop,
+    so ask in a thread there: `lambda call: asyncio.to_thread(ask_in_terminal, call)`. `by` is the name
+    of whoever decides, for the model and the audit; set it with `functools.partial`.
     """
-    screen = next(
-        (stream for stream in (sys.stderr, sys.stdout) if _is_terminal(stream)), None
-    )
-    if screen is None or not _is_terminal(sys.stdin):
+    screens = [stream for stream in (sys.stderr, sys.stdout) if _is_terminal(stream)]
+    if not screens or not _is_terminal(sys.stdin):
         return Verdict("defer", "there is no terminal to ask in")
-    bound = Verdict("deny", by=by).on(call)  # to what is shown
-    with _one_at_a_time:
-        _forget_typed()
-        screen.write(f"\n{_shown(call)}\nRun {_cut(call.name)}? [y/N] ")
-        screen.flush()
+    # Bound to the call before anybody can change it.
+    denial = Verdict("deny", by=by).on(call)
+    with _terminal_lock:
+        _discard_typed_input()
+        screens[0].write(f"\n{_description(call)}\nRun {_short(call.name)}? [y/N] ")
+        screens[0].flush()
         line = sys.stdin.readline()
     if not line:
         return Verdict("defer", "the input has ended")
-    return (
-        replace(bound, decision="approve")
-        if line.strip().lower() in ("y", "yes")
-        else bound
-    )
+    is_yes = line.strip().lower() in ("y", "yes")
+    return replace(denial, decision="approve") if is_yes else denial
 
 
 def spell_out(value: Any, *, characters: int | None = None) -> str:
-    """Write a value as JSON on one line that shows every character it has: the unseen ones as escapes.
+    """Write a value as JSON on one line, with each invisible character as an escape.
 
-    So an approver is shown no control sequence, no turned text direction and no blank that is none. `characters` is how
-    many are shown at most, None for all; what is cut says so, and how many there are.
+    So no control sequence, no change of the text direction and no invisible blank can deceive an
+    approver. `characters` is how many to show at most, None for all. A text that is cut says so, with
+    its length.
     """
     text = json.dumps(value, ensure_ascii=False, default=repr)
-    shown = text[:characters]
-    cut = f" … (cut: {len(text):,} characters in all)" if len(shown) < len(text) else ""
-    return (
-        "".join(
-            c if c.isprintable() and not _UNSEEN.match(c) else json.dumps(c)[1:-1]
-            for c in shown
-        )
-        + cut
+    shown = "".join(
+        char if _is_visible(char) else json.dumps(char)[1:-1]
+        for char in text[:characters]
     )
+    if characters is not None and len(text) > characters:
+        shown += f" … (cut: {len(text):,} characters in all)"
+    return shown
 
 
-_one_at_a_time = threading.Lock()
+def _is_visible(char: str) -> bool:
+    return char.isprintable() and not _INVISIBLE.match(char)
+
+
+_terminal_lock = threading.Lock()
 
 
 def _is_terminal(stream: TextIO | None) -> bool:
     return stream is not None and not stream.closed and stream.isatty()
 
 
-def _forget_typed() -> None:
-    """What was typed before a question was shown is no answer to it."""
+def _discard_typed_input() -> None:
+    """Forget what was typed before the question appeared: it does not answer it."""
     try:
         import termios
     except ImportError:  # Windows
@@ -232,75 +255,72 @@ def _forget_typed() -> None:
         termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
 
-def _shown(call: ToolCall) -> str:
-    lines = [
-        f"The model calls {_cut(call.name)} ({_tier(call)})"
-        + (" with" if call.arguments else "")
-    ]
-    for name, value in list(call.arguments.items())[:_MOST_ARGUMENTS]:
-        lines.append(f"  {_cut(name)}: {_cut(value)}")
-    if (more := len(call.arguments) - _MOST_ARGUMENTS) > 0:
-        lines.append(f"  … (cut: {more:,} more arguments)")
+def _description(call: ToolCall) -> str:
+    arguments = list(call.arguments.items())
+    title = f"The model calls {_short(call.name)} ({_tier(call)})"
+    lines = [f"{title} with" if arguments else title]
+    for name, value in arguments[:_MAX_ARGUMENTS]:
+        lines.append(f"  {_short(name)}: {_short(value)}")
+    if len(arguments) > _MAX_ARGUMENTS:
+        lines.append(f"  … (cut: {len(arguments) - _MAX_ARGUMENTS:,} more arguments)")
     return "\n".join(lines)
 
 
-_cut = functools.partial(spell_out, characters=600)
+def _short(value: Any) -> str:
+    return spell_out(value, characters=_MAX_CHARS)
 
 
 def _tier(call: ToolCall) -> Permission:
+    # A saved call that waits has no tier, and only sensitive ones wait by default.
     return getattr(call, "permission", "sensitive")
 
 
-def _bare(approver: Approver) -> Rule:
-    asks = SENSITIVE | _chosen("tiers", getattr(approver, "tiers", ()) or SENSITIVE)
-    return Rule(approver, asks, asks)
-
-
-def _policy(
+def _rules(
     approver: Approver,
     asks: frozenset[Permission],
-    names: Any,
-    tags: Any,
-    tiers: Any,
+    names: str | Collection[str] | None,
+    tags: str | Collection[str] | None,
+    tiers: str | Collection[str] | None,
     where: Where | None,
 ) -> Rules:
+    """One rule, after its conditions are checked."""
     if names is tags is tiers is where is None:
         raise ValueError(
-            'A rule without a condition would fit every call. Where that is meant, say "*".'
+            'A rule without a condition would fit every call. If you mean that, give "*".'
         )
-    if where is not None and (
-        not callable(where) or inspect.iscoroutinefunction(where)
-    ):
-        raise TypeError(f"where is a plain function of the arguments, not {where!r}.")
-    chosen = _TIERS if tiers is None else _chosen("tiers", tiers)
-    patterns = None if names is None else _chosen("names", names)
+    is_plain = callable(where) and not inspect.iscoroutinefunction(where)
+    if where is not None and not is_plain:
+        raise TypeError(
+            f"where must be a plain function of the arguments, not {where!r}."
+        )
+    patterns = None if names is None else _text_set("names", names)
     if patterns and all(pattern.startswith("!") for pattern in patterns):
         raise ValueError(
-            f'names={sorted(patterns)} only takes away. Say from what: add "*" for all tools.'
+            f"names={sorted(patterns)} only excludes names. "
+            'Add those that fit: "*" for all tools.'
         )
-    rule = Rule(
-        approver,
-        asks & chosen,
-        chosen,
-        patterns,
-        None if tags is None else _chosen("tags", tags),
-        where,
-    )
+    tag_set = None if tags is None else _text_set("tags", tags)
+    tier_set = _TIERS if tiers is None else _tier_set(tiers)
+    rule = Rule(approver, asks & tier_set, tier_set, patterns, tag_set, where)
     return Rules((rule,))
 
 
-def _chosen(condition: str, given: Any) -> frozenset[Any]:
-    chosen = frozenset((given,) if isinstance(given, str) else given)
-    if not chosen:
+def _tier_set(tiers: str | Collection[str]) -> frozenset[Any]:
+    tier_set = _text_set("tiers", tiers)
+    unknown = sorted(tier_set - _TIERS)
+    if unknown:
+        known = ", ".join(get_args(Permission))
+        raise ValueError(f"{unknown} are not tiers. The tiers are {known}.")
+    return tier_set
+
+
+def _text_set(condition: str, value: str | Collection[str]) -> frozenset[str]:
+    texts = frozenset([value] if isinstance(value, str) else value)
+    if not texts:
         raise ValueError(
-            f"{condition}={given!r} fits no call. Leave it out, or say what fits."
+            f"{condition}={value!r} fits no call. Leave it out, or give what fits."
         )
-    if bad := [
-        one for one in chosen if not isinstance(one, str) or not one.strip("! ")
-    ]:
-        raise ValueError(f"{bad} in {condition} is no text to compare with.")
-    if condition == "tiers" and (unknown := sorted(chosen - _TIERS)):
-        raise ValueError(
-            f"{unknown} is no tier; these are: {', '.join(get_args(Permission))}."
-        )
-    return chosen
+    for text in texts:
+        if not isinstance(text, str) or not text.strip("! "):
+            raise ValueError(f"{text!r} in {condition} fits no call. Give a text.")
+    return texts
