@@ -284,7 +284,7 @@ def _rules(
     where: Where | None,
 ) -> Rules:
     """One rule, after its conditions are checked."""
-    if names is tags is tiers is where is None:
+    if all(each is None for each in (names, tags, tiers, where)):
         raise ValueError(
             'A rule without a condition would fit every call. If you mean that, give "*".'
         )
