@@ -62,7 +62,7 @@ LONGER_FUNCTIONS = 35  # goal 3
 # Top-level names without an underscore, room by room: what a reader may have to know.
 PUBLIC_NAMES = {
     "errors": 11,
-    "messages": 25,
+    "messages": 27,
     "events": 8,
     "display": 17,
     "tools": 61,
