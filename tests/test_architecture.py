@@ -77,7 +77,7 @@ PUBLIC_NAMES = {
     "cost": 7,
     "evals": 30,
     "isolation": 8,
-    "lint": 13,
+    "lint": 15,
     "local": 41,
     "mcp": 5,
     "otel": 2,
