@@ -48,10 +48,10 @@ ARROW_LIMIT = 115
 FLOOR_LIMIT = 11
 MOVES, MOVES_UP = 25, 11  # goal 25, 8
 CORE = ("errors", "messages", "tools", "calls", "models", "runs", "run")
-CORE_TOKENS = 47_100  # goal 33,000
-DIALECT_TOKENS = 15_000
-OTHER_TOKENS = 55_400  # goal 42,000
-ALL_TOKENS = 117_450  # goal 90,000
+CORE_TOKENS = 48_700  # goal 33,000
+DIALECT_TOKENS = 15_950
+OTHER_TOKENS = 55_500  # goal 42,000
+ALL_TOKENS = 120_150  # goal 90,000
 TOKENS_A_LINE = 8.0
 WALRUSES_IN_1000_LINES = 3
 FILE_LIMIT = 490  # the command line; goal 400
@@ -65,9 +65,9 @@ PUBLIC_NAMES = {
     "messages": 27,
     "events": 8,
     "display": 17,
-    "tools": 61,
+    "tools": 63,
     "calls": 60,
-    "dialects": 64,
+    "dialects": 68,
     "models": 14,
     "runs": 47,
     "run": 8,
@@ -84,7 +84,7 @@ PUBLIC_NAMES = {
     "replay": 2,
     "retrieval": 19,
     "store": 2,
-    "__main__": 1,
+    "__main__": 2,
 }
 
 FORBIDDEN_NAMES = {"utils", "base", "types", "core", "config", "helpers"}

@@ -23,9 +23,16 @@ from pydantic import (
 from pydantic_core import to_json
 from typing_extensions import NotRequired, TypedDict
 
+from toolkit import (
+    Message,
+    RunResult,
+    ToolCall,
+    run_agent_with_tools,
+)
 from toolkit.calls.complaints import complain, unknown_tool
 from toolkit.calls.mending import mend
 from toolkit.calls.parsing import Parsed, expand_parallel, parse, resolve_name, unwrap
+from toolkit.models import ScriptedModel
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 JSON_VALUES = st.recursive(
@@ -47,6 +54,30 @@ BROKEN_TEXTS = st.text(
 
 
 # Reading
+
+
+@pytest.mark.parametrize(
+    ("raw", "arguments", "repair"),
+    [
+        ('{"city": "Bonn"} I will look that up.', {"city": "Bonn"}, "surrounding_text"),
+        ('Arguments: {"city": "Bonn"}', {"city": "Bonn"}, "surrounding_text"),
+        ('parameters = {"city": "Bonn"}', {"city": "Bonn"}, "surrounding_text"),
+        ('{"city": "Bonn"}</tool_call>', {"city": "Bonn"}, "surrounding_text"),
+        ('{"city": "Bonn"}<|im_end|>', {"city": "Bonn"}, "surrounding_text"),
+        ("{'city': 'Bonn'} I'll look.", {"city": "Bonn"}, "surrounding_text"),
+        ("{'at': (1, 2)}", {"at": [1, 2]}, "python_literal"),
+        ("{'at': ((1, 'a (b)'), (3,), ())}", {"at": [[1, "a (b)"], [3], []]}, None),
+        ('{"n": 0x1F}', {"n": 31}, "python_literal"),
+        ('{"n": 1_000_000}', {"n": 1000000}, "python_literal"),
+        ('{"n": "0x1F (1, 2) 1_000",}', {"n": "0x1F (1, 2) 1_000"}, None),
+    ],
+)
+def test_one_reading_is_mended_and_named(
+    raw: str, arguments: dict[str, Any], repair: str | None
+) -> None:
+    parsed = parse(raw)
+    assert (parsed.arguments, parsed.problem) == (arguments, "")
+    assert repair is None or repair in parsed.repairs
 
 
 @pytest.mark.parametrize(
@@ -279,7 +310,17 @@ class Unruly(dict):  # type: ignore[type-arg]
         ),
         pytest.param('{"n": 1,\n "m": }', "line 2 column 7", id="a value is missing"),
         pytest.param('{"town": Rome, (}', "column 10", id="neither JSON nor Python"),
-        pytest.param('{"n": 1} and so on', "column 10", id="words behind"),
+        pytest.param('{"n": 1} and {"n": 2}', "one JSON object", id="words, an object"),
+        pytest.param('{"n": 1}}', "one JSON object", id="a brace too many"),
+        pytest.param('{"n": 1}, "m": 2', "one JSON object", id="more keys behind"),
+        pytest.param('I send {"n": 1}', "one JSON object", id="words before"),
+        pytest.param('{"n": {"m": 1}', "incomplete", id="a brace missing"),
+        pytest.param('{"n": "so it', "incomplete", id="half a text"),
+        pytest.param('{"n": 1e999}', "not finite", id="beyond a float"),
+        pytest.param('{"n": [-12.5E+400]}', "not finite", id="beyond a float, below"),
+        pytest.param('{"n": 1' + "0" * 400 + ".5}", "not finite", id="many digits"),
+        pytest.param("{'n': (1)}", "column", id="brackets that are no tuple"),
+        pytest.param('{"n": 010}', "column", id="a number that is none"),
         pytest.param("run it", "column 1", id="words"),
         pytest.param('{"n": 1}{"n": 2}', "differ", id="two different objects"),
         pytest.param(
@@ -1117,3 +1158,17 @@ def test_parallel_calls_are_taken_apart() -> None:
 )
 def test_other_forms_are_not_parallel_calls(sent: dict[str, Any]) -> None:
     assert expand_parallel(sent) is None
+
+
+def test_a_run_with_a_number_that_is_not_finite_is_saved_as_json() -> None:
+    def scale(x: float) -> float:
+        """Scale."""
+        return x
+
+    call = ToolCall("a", "scale", raw={"x": float("inf")})
+    model = ScriptedModel([Message("assistant", tool_calls=(call,)), "done"])
+    result = run_agent_with_tools("?", model=model, tools=[scale])
+    assert "not finite" in result.calls[0].content
+    saved = json.loads(result.to_json(), parse_constant=pytest.fail)
+    assert saved["run"]
+    assert RunResult.from_json(result.to_json()).text == "done"

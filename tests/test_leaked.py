@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -38,6 +39,7 @@ TOOLS = {
     "write": _parameters(["path", "text"], path="string", text="string"),
     "log.append": _parameters(["line"], line="string"),
     "crew-list": _parameters([], ship="string"),
+    "mail": _parameters([], **{"from": "string", "import": "integer"}),
 }
 
 TIDE = [("tide", {"harbour": "Brest"})]
@@ -529,9 +531,173 @@ CALLS: list[tuple[str, str, list[tuple[str, Any]], str, str]] = [
     (
         "a good call, then a cut one",
         '<tool_call>{"name": "now"}</tool_call>\n<tool_call>{"name": "tide", "arg',
-        [("now", {})],
+        [("now", {}), ("tide", '<tool_call>{"name": "tide", "arg')],
         "",
         "",
+    ),
+    (
+        "a broken call between good ones",
+        '<tool_call>{"name": "now"}</tool_call><tool_call>{"name": "tide", "arguments": {"harbour": "B"</tool_call>'
+        '<tool_call>{"name": "crew-list"}</tool_call>',
+        [
+            ("now", {}),
+            (
+                "tide",
+                '<tool_call>{"name": "tide", "arguments": {"harbour": "B"</tool_call>',
+            ),
+            ("crew-list", {}),
+        ],
+        "",
+        "",
+    ),
+    (
+        "a broken call before a good one, in tags",
+        "<tool_call>tide<arg_key>harbour</arg_key><arg_value>B</tool_call><tool_call>now</tool_call>",
+        [
+            (
+                "tide",
+                "<tool_call>tide<arg_key>harbour</arg_key><arg_value>B</tool_call>",
+            ),
+            ("now", {}),
+        ],
+        "",
+        "",
+    ),
+    (
+        "arguments without names beside a good call",
+        "[tide('Brest'), now()]",
+        [("tide", "tide('Brest')"), ("now", {})],
+        "",
+        "",
+    ),
+    (
+        "arguments that are no object beside a good call",
+        '[TOOL_CALLS][{"name": "tide", "arguments": "Brest"}, {"name": "now", "arguments": {}}]',
+        [("tide", "Brest"), ("now", {})],
+        "",
+        "",
+    ),
+    (
+        "a parameter whose end tag is missing on the line",
+        "<function=tide><parameter=harbour>Brest<parameter=unit>ft</parameter></function>",
+        [("tide", {"harbour": "Brest", "unit": "ft"})],
+        "",
+        "",
+    ),
+    (
+        "the same in GLM's tags",
+        "<tool_call>tide<arg_key>harbour</arg_key><arg_value>Brest<arg_key>unit</arg_key><arg_value>ft</arg_value></tool_call>",
+        [("tide", {"harbour": "Brest", "unit": "ft"})],
+        "",
+        "",
+    ),
+    (
+        "the same in MiniMax' tags, three parameters",
+        '<minimax:tool_call><invoke name="book"><parameter name="guests">4<parameter name="under">0042'
+        '<parameter name="outdoor">true</parameter></invoke></minimax:tool_call>',
+        [("book", {"guests": 4, "under": "0042", "outdoor": True})],
+        "",
+        "",
+    ),
+    (
+        "a tag that is no parameter of the tool is part of the value",
+        "<function=tide><parameter=harbour>a <parameter=no> b</parameter></function>",
+        [("tide", {"harbour": "a <parameter=no> b"})],
+        "",
+        "",
+    ),
+    (
+        "functiongemma",
+        '<start_function_call>call:book{guests:4,under:<escape>a, "b" {c}<escape>}<end_function_call>',
+        [("book", {"guests": 4, "under": 'a, "b" {c}'})],
+        "",
+        "",
+    ),
+    (
+        "minimax m1",
+        'Yes.\n<tool_calls>\n{"name": "tide", "arguments": {"harbour": "Brést"}}\n{"name": "now", "arguments": {}}\n'
+        "</tool_calls>",
+        TWO,
+        "Yes.",
+        "",
+    ),
+    (
+        "minicpm 5",
+        '<function name="book"><param name="guests">4</param><param name="under"><![CDATA[a<b]]></param></function>',
+        [("book", {"guests": 4, "under": "a<b"})],
+        "",
+        "",
+    ),
+    (
+        "nemotron nano 2",
+        '<TOOLCALL>[{"name": "tide", "arguments": {"harbour": "Brest"}}]</TOOLCALL>',
+        TIDE,
+        "",
+        "",
+    ),
+    (
+        "gigachat 3",
+        'Yes.<|message_sep|>\n\nfunction call<|role_sep|>\n{"name": "tide", "arguments": {"harbour": "Brest"}}'
+        "<|message_sep|>",
+        TIDE,
+        "Yes.",
+        "",
+    ),
+    (
+        "gigachat 3.1",
+        '<|function_call|>{"name": "tide", "arguments": {"harbour": "Brest"}}',
+        TIDE,
+        "",
+        "",
+    ),
+    (
+        "apertus",
+        '<|tools_prefix|>[{"tide": {"harbour": "Brést"}}, {"now": {}}]<|tools_suffix|>',
+        TWO,
+        "",
+        "",
+    ),
+    (
+        "special tokens, then a word in lower case",
+        "<|tool_call_start|>[tide(harbour='Brest')]<|tool_call_end|> let me see",
+        TIDE,
+        "let me see",
+        "",
+    ),
+    (
+        "pythonic, words of Python as names",
+        "[mail(from='a, in=b', import=1)]",
+        [("mail", {"from": "a, in=b", "import": 1})],
+        "",
+        "",
+    ),
+    (
+        "command r+",
+        'I plan.\nAction: ```json\n[{"tool_name": "tide", "parameters": {"harbour": "Brest"}}]\n```',
+        TIDE,
+        "I plan.",
+        "",
+    ),
+    (
+        "gpt-oss, a channel named once more",
+        '<|channel|>commentary to=functions.tide <|constrain|>json<|message|>{"harbour": "Brest"}<|call|>commentary',
+        TIDE,
+        "",
+        "",
+    ),
+    (
+        "gpt-oss, the recipient before the channel",
+        '<|start|>assistant to=tide<|channel|>commentary json<|message|>{"harbour": "Brest"}<|call|>',
+        TIDE,
+        "",
+        "",
+    ),
+    (
+        "gpt-oss, thoughts without tokens",
+        'analysisHm.assistantcommentary to=functions.tide json{"harbour": "Brest"}',
+        TIDE,
+        "",
+        "Hm.",
     ),
 ]
 
@@ -588,7 +754,14 @@ def test_a_cut_text_holds_no_other_calls_than_the_whole(
 ) -> None:
     for end in range(len(text)):
         leaked = read_leaked(text[:end], TOOLS)
-        assert leaked is None or list(leaked.calls) == calls[: len(leaked.calls)]
+        # The last one may be there with its source in place of arguments.
+        cut_calls = _read_calls(leaked.calls if leaked else ())
+        pairs = zip(cut_calls, _read_calls(calls), strict=False)
+        assert all(cut_call == call for cut_call, call in pairs)
+
+
+def _read_calls(calls: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    return [call for call in calls if isinstance(call[1], dict)]
 
 
 CUT_OR_BROKEN = {
@@ -612,6 +785,9 @@ CUT_OR_BROKEN = {
     ),
     "deepseek dsml, not all that is required": '<｜DSML｜invoke name="tide">\n</｜DSML｜invoke>',
     "glm, cut at its own mark": "<tool_call>tide<arg_key>harbour</arg_key><arg_value>a <tool_call> b </tool_call>",
+    "a parameter opened within another, one end tag too many": (
+        "<function=tide><parameter=harbour>a <parameter=unit>ft</parameter> b</parameter></function>"
+    ),
     "glm, cut": "<tool_call>tide\n<arg_key>harbour</arg_key>\n<arg_value>Bre",
     "gpt-oss, cut": '<|channel|>commentary to=functions.tide <|constrain|>json<|message|>{"harbour": "Bre',
     "gpt-oss, a tool of its own": "<|channel|>commentary to=python <|constrain|>code<|message|>print(1)",
@@ -861,7 +1037,7 @@ def test_no_text_raises_and_only_given_tools_are_named(
     )
     for name, arguments in leaked.calls if leaked else ():
         assert name in TOOLS
-        assert isinstance(arguments, dict)
+        assert isinstance(arguments, (dict, str))
 
 
 @pytest.mark.parametrize(

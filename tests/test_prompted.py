@@ -734,7 +734,7 @@ def test_a_run_calls_a_tool_and_answers(
 def test_a_wrong_action_is_told_and_mended(run: Runner) -> None:
     texts = (
         "Action: wether\nAction Input: {}",
-        "Action: weather\nAction Input: in Köln",
+        'Action: weather\nAction Input: {"town": "Köln"}',
         *ACTS,
     )
     model = Writer(*texts)
@@ -799,3 +799,115 @@ def test_a_conversation_moves_between_wires(run: Runner) -> None:
         ("assistant", "It is 5 °C."),
         ("user", "Sure?"),
     ]
+
+
+# What the one parameter of a tool may look like, and labels in several languages
+
+
+def search_web(query: str) -> str:
+    """Search the web."""
+    return f"found {query}"
+
+
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ('Action: search_web\nAction Input: "Oslo, Norway"', "Oslo, Norway"),
+        ("Action: search_web\nAction Input: 'Oslo'", "Oslo"),
+        ("Action: search_web\nAction Input: Oslo, Norway", "Oslo, Norway"),
+        ("Action: search_web\nAction Input: query='Oslo'", "Oslo"),
+        ("Action: search_web\nAction Input: query: Oslo", "Oslo"),
+        ('Action: search_web\nAction Input: {"query": "Oslo"}', "Oslo"),
+        ("Action: search_web\nAction Input: 2024", "2024"),
+        ("Action: search_web\nAction Input: what is a=b", "what is a=b"),
+        ("Action: search_web[华为]", "华为"),
+        ('Action: search_web("华为")', "华为"),
+        ("Action: search_web('华为')", "华为"),
+        ('Action: search_web(query="华为, 5G")', "华为, 5G"),
+        ("Action 1: `search_web[华为]`", "华为"),
+        ('Action: search_web({"query": "华为"})', "华为"),
+        ('Action: search_web {"query": "华为"}', "华为"),
+        ('Action: search_web, Action Input: {"query": "华为"}', "华为"),
+        ("Action: [search_web]\nAction Input: 华为", "华为"),
+        ("思考：先查一下。\n行动：search_web\n行动输入：华为", "华为"),
+        ("思考: 查\n行动: search_web[华为]\n观察: 没有\n最终答案: 没有", "华为"),
+        ("**动作**：search_web\n**动作输入**：华为", "华为"),
+        ("思考：調べる\n行動：search_web\n行動入力：東京", "東京"),
+        ("생각: 찾자\n행동: search_web\n행동 입력: 서울", "서울"),
+        (
+            "Pensamiento: busco\nAcción: search_web\nEntrada de la acción: Lima",
+            "Lima",
+        ),
+        ("Pensée: hm\nAction: search_web\nEntrée de l'action: Brest", "Brest"),
+        ("Gedanke: hm\nAktion: search_web\nAktionseingabe: Köln", "Köln"),
+        ("Мысль: ищу\nДействие: search_web\nВвод действия: Омск", "Омск"),
+        (
+            '{"tool_call": {"action": "search_web", "action_input": {"query": "x"}}}',
+            "x",
+        ),
+        ('{"tool_call": {"action": "search_web", "action_input": "x"}}', "x"),
+        (
+            '```json\n{"tool_calls": [{"name": "search_web", "arguments": {"query": "x"}}]}\n```',
+            "x",
+        ),
+    ],
+)
+def test_the_one_parameter_of_a_tool_is_read(
+    run: Runner, text: str, query: str
+) -> None:
+    model = Writer(text, "Final Answer: done")
+    result = run("?", model=model, tools=[search_web])
+    assert [dict(call.arguments) for call in result.calls] == [{"query": query}]
+    assert result.text == "done"
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("Thought: I know.\nAction: None\nFinal Answer: Paris", "Paris"),
+        ("Action: None needed.\nAction Input: None\nFinal Answer: Paris", "Paris"),
+        ("Thought: I know.\nAction: None\nIt is Paris.", "It is Paris."),
+        ("Action:\nFinal Answer: Paris", "Paris"),
+        ("Action: Final Answer: Paris", "Paris"),
+        ('Action: Finish("Paris")', "Paris"),
+        ("思考：我知道。\n最终答案：巴黎", "巴黎"),
+        ("思考：わかった\n最終回答：パリ", "パリ"),
+        ("생각: 안다\n최종 답변: 파리", "파리"),
+        ("Pensamiento: lo sé\nRespuesta final: París", "París"),
+        ("Gedanke: klar\nEndgültige Antwort: Paris", "Paris"),
+    ],
+)
+def test_an_answer_is_an_answer(run: Runner, text: str, answer: str) -> None:
+    result = run("?", model=Writer(text), tools=[search_web])
+    assert (result.text, result.stop_reason) == (answer, "answered")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Thought: hm\nAction Input: Oslo",
+        'Action_input: {"query": "x"}',
+        'Thought: hm\nAction:\nAction Input: {"query": "x"}',
+        "Thought: hm\nAction:",
+        "Thought: hm\nAction: None",
+        "思考：嗯\n行动：\n行动输入：华为",
+        '{"tool_call": {"query": "x"}}',
+    ],
+)
+def test_an_action_without_a_name_is_asked_again(run: Runner, text: str) -> None:
+    model = Writer(text, "Final Answer: done")
+    result = run("?", model=model, tools=[search_web])
+    assert result.text == "done"
+    correction = model.bodies[-1]["messages"][-1]["content"]
+    assert correction.startswith('Observation: There is no tool "". Tools: search_web.')
+
+
+def test_plain_text_does_not_fill_several_parameters(run: Runner) -> None:
+    def add(a: int, b: int) -> int:
+        """Add."""
+        return a + b
+
+    texts = ("Action: add\nAction Input: 3 and 4", "Action: add(a=3, b=4)")
+    result = run("?", model=Writer(*texts, "Final Answer: 7"), tools=[add])
+    assert [call.is_error for call in result.calls] == [True, False]
+    assert result.calls[1].value == 7

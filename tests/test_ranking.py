@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolkit import ToolRegistry
 from toolkit.retrieval.ranking import Index, rank, words
 
 
@@ -250,3 +251,36 @@ def test_any_text_and_any_tools(text: str, tools: list[Entry]) -> None:
         if set(words(text)) & set(words(f"{tool.name} . {tool.description}"))
     ]
     assert all(any(tool is found for found, _ in ranked) for tool in common)
+
+
+# (keywords, a request) as people write them; the first tool has the keywords
+WITHOUT_SPACES = {
+    "one Chinese letter": (["冷"], "北京今天冷吗"),
+    "a verb of one letter": (["记"], "帮我记一下"),
+    "rain": (["雨"], "明天下雨吗"),
+    "three letters": (["天气好"], "今天天气好不好"),
+    "Chinese with English": (["api"], "请调用 API 查询"),
+    "English in Chinese without spaces": (["查api"], "请查api的状态"),
+    "Japanese": (["雪"], "明日は雪が降りますか"),
+    "Thai": (["ฝน"], "พรุ่งนี้ฝนตกไหม"),
+    "Korean": (["비"], "내일비와?"),
+    "a word elsewhere": (["rain"], "will it rain?"),
+}
+
+
+@pytest.mark.parametrize(
+    ("keywords", "request_"), WITHOUT_SPACES.values(), ids=WITHOUT_SPACES
+)
+def test_a_keyword_is_found_as_it_was_written(
+    keywords: list[str], request_: str
+) -> None:
+    tools = ToolRegistry()
+    tools.register_function("first", "It.", lambda: None, keywords=keywords)
+    tools.register_function("second", "Other.", lambda: None, keywords=["币"])
+    assert [tool.name for tool, _ in rank(request_, tools)] == ["first"]
+
+
+def test_a_word_elsewhere_is_no_part_of_another() -> None:
+    tools = ToolRegistry()
+    tools.register_function("first", "It.", lambda: None, keywords=["rain"])
+    assert rank("a training plan", tools) == []

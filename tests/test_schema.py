@@ -17,6 +17,7 @@ import re
 import sys
 import threading
 import types
+import typing
 import uuid
 import warnings
 from collections.abc import (
@@ -42,6 +43,7 @@ from typing import (
 
 import annotated_types
 import pytest
+import typing_extensions
 from jsonschema import Draft202012Validator
 from pydantic import (
     AliasChoices,
@@ -1860,3 +1862,151 @@ def test_one_context_is_enough(star: str) -> None:
         ToolRegistry([module.many])
     with pytest.raises(ToolDefinitionError, match="two ToolContext"):
         ToolRegistry([module.two])
+
+
+# Values that JSON writes in its own way
+
+
+class Direction(enum.Enum):
+    UP = (0, 1)
+    LEFT = (-1, 0)
+
+
+class Shade(enum.Enum):
+    RED = "red"
+    GREY = {"white": 0.5}  # noqa: RUF012
+
+
+class Reading(BaseModel):
+    value: float
+    amount: decimal.Decimal = decimal.Decimal(0)
+
+
+def _outcome(hint: Any, raw: str, timeout: float | None = 60.0) -> tuple[bool, str]:
+    def take(x: Any) -> str:
+        return repr(x)
+
+    take.__annotations__["x"] = hint
+    registry = ToolRegistry()
+    registry.register_tool(tool(timeout=timeout, registry=registry)(take))
+    result = registry.call("take", f'{{"x": {raw}}}')
+    return result.is_error, result.content
+
+
+@pytest.mark.parametrize(
+    ("hint", "raw", "shown"),
+    [
+        (Direction, "[0, 1]", "<Direction.UP: (0, 1)>"),
+        (list[Direction], "[[-1, 0]]", "[<Direction.LEFT: (-1, 0)>]"),
+        (Optional[Direction], "null", "None"),
+        (Literal[Direction.UP], "[0, 1]", "<Direction.UP: (0, 1)>"),
+        (Literal[Shade.RED], '"red"', "<Shade.RED: 'red'>"),
+        (Literal[Shade.RED, "other"], '"other"', "'other'"),
+        (Shade, '{"white": 0.5}', "<Shade.GREY: {'white': 0.5}>"),
+        (
+            decimal.Decimal,
+            "0.1234567890123456789012345",
+            "Decimal('0.1234567890123456789012345')",
+        ),
+        (decimal.Decimal, "1.10", "Decimal('1.10')"),
+        (Optional[decimal.Decimal], "1.10", "Decimal('1.10')"),
+        (dict[str, list[decimal.Decimal]], '{"a": [1.10]}', "{'a': [Decimal('1.10')]}"),
+        (
+            Reading,
+            '{"value": 0.5, "amount": 2.50}',
+            "Reading(value=0.5, amount=Decimal('2.50'))",
+        ),
+        (Union[decimal.Decimal, str], "1.5", "Decimal('1.5')"),
+    ],
+)
+def test_values_as_json_writes_them(hint: Any, raw: str, shown: str) -> None:
+    assert _outcome(hint, raw) == (False, shown)
+    assert _outcome(hint, raw, None) == (False, shown)
+
+
+@pytest.mark.parametrize(
+    "raw", ['"inf"', '"1e999"', "1e999", '"NaN"', "NaN", "-Infinity", '"-Infinity"']
+)
+@pytest.mark.parametrize(
+    ("hint", "pattern"),
+    [
+        (float, "{}"),
+        (Optional[float], "{}"),
+        (Union[int, float], "{}"),
+        (list[float], "[{}]"),
+        (Reading, '{{"value": {}}}'),
+    ],
+)
+def test_what_is_no_finite_number_is_refused(hint: Any, pattern: str, raw: str) -> None:
+    for timeout in (60.0, None):
+        is_error, content = _outcome(hint, pattern.format(raw), timeout)
+        assert is_error, content
+        assert "finite" in content
+
+
+@pytest.mark.parametrize("hint", [Any, dict[str, Any], list])
+def test_a_number_that_is_not_finite_is_refused_wherever_it_stands(hint: Any) -> None:
+    raw = {"list": "[1e999]", "dict": '{"y": 1e999}'}.get(
+        getattr(hint, "__name__", ""), "1e999"
+    )
+    for timeout in (60.0, None):
+        is_error, content = _outcome(hint, raw, timeout)
+        assert (is_error, "not finite" in content) == (True, True)
+
+
+def test_extra_keywords_keep_their_description() -> None:
+    def configure(**options: int) -> str:
+        """Configure.
+
+        Args:
+            **options: each option with its level
+        """
+        return str(options)
+
+    [schema] = ToolRegistry([configure]).schemas()
+    assert schema["function"]["parameters"]["additionalProperties"] == {
+        "type": "integer",
+        "description": "each option with its level",
+    }
+
+
+class Keys(typing.TypedDict):
+    a: int
+
+
+@pytest.mark.parametrize(
+    ("hint", "message"),
+    [
+        pytest.param(
+            Keys,
+            r"'keys'.*'Keys'.*typing_extensions\.TypedDict",
+            marks=pytest.mark.skipif(sys.version_info >= (3, 12), reason="is read"),
+            id="typing.TypedDict",
+        ),
+        pytest.param(
+            Annotated[str, Field(pattern="a(?=b)")],
+            r"'keys'.*the pattern 'a\(\?=b\)'.*look-around",
+            id="a pattern",
+        ),
+    ],
+)
+def test_what_pydantic_cannot_read_is_refused_with_what_to_write(
+    hint: Any, message: str
+) -> None:
+    def take(keys: Any) -> str:
+        return ""
+
+    take.__annotations__["keys"] = hint
+    with pytest.raises(ToolDefinitionError, match=message):
+        tool(registry=ToolRegistry())(take)
+
+
+def test_unpacked_keys_are_refused_with_what_to_write() -> None:
+    def take(**keys: Any) -> str:
+        return ""
+
+    take.__annotations__["keys"] = typing_extensions.Unpack[Keys]
+    with pytest.raises(
+        ToolDefinitionError, match=r"'keys'.*'Keys'.*as keyword parameters"
+    ):
+        tool(registry=ToolRegistry())(take)

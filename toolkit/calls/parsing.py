@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from toolkit.messages import whole_characters
-from toolkit.tools.json_schema import types_of
+from toolkit.tools.json_schema import alternatives, types_of
+from toolkit.tools.json_values import may_overflow
 
 _CUT_OFF = (
     "The arguments were cut off at the output length limit. "
@@ -33,17 +34,37 @@ _WRAPPERS = {
 _NAME_KEYS = {"name", "tool", "tool_name", "function", "function_name"}
 _SCHEMA_KEYS = {"type", "required", "additionalProperties", "$schema", "id"}
 
-_WORDS = {"True": "true", "False": "false", "None": "null", ",": ""}
+_WORDS = {
+    "True": "true",
+    "False": "false",
+    "None": "null",
+    ",": "",
+    "(": "[",
+    ")": "]",
+}
 _CONTROL_CHARACTERS = {chr(code): f"\\u{code:04x}" for code in range(32)}
 _ESCAPES = {"\\'": "'", "\\x": "\\u00", '"': '\\"', **_CONTROL_CHARACTERS}
 _DECODER = json.JSONDecoder()
 _VISIBLE = re.compile(r"\S")
 # The groups have the names of the repairs. Everything after a quote that is never closed belongs to it.
 _TOKEN = re.compile(
-    r"""(?s)(?P<escapes>"[^"\\]*(?:\\.[^"\\]*)*")|(?P<python_literal>'[^'\\]*(?:\\.[^'\\]*)*'|\b(?:True|False|None)\b)"""
-    r"""|(?P<escaped_quotes>\\"[^"\\]*\\")|(?P<trailing_comma>(?<![\[{,:]),(?=\s*[\]}]))|(?P<unclosed>["'].*)"""
+    r"""(?s)(?P<escapes>"[^"\\]*(?:\\.[^"\\]*)*")|(?P<python_literal>'[^'\\]*(?:\\.[^'\\]*)*'|\b(?:True|False|None|0[xX][0-9a-fA-F]+|\d+(?:_\d+)+)\b)"""
+    # A tuple is an array; without a comma it is only an expression.
+    r"""|(?P<expression>\([^(),]*\))|(?P<tuple>[()])"""
+    r"""|(?P<escaped_quotes>\\"[^"\\]*\\")|(?P<trailing_comma>(?<![\[{,:]),(?=\s*[\]})]))|(?P<unclosed>["'].*)"""
+)
+_LABEL = re.compile(
+    r"\s*(?:(?:arguments|args|parameters|params|(?:action |tool )?input)\s*[:=]\s*)?(?=\{)",
+    re.IGNORECASE,
+)
+# A string, or a name before "=".
+_KEYWORD = re.compile(
+    r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|(?:(?<=,)|\A)\s*(?P<key>\w+)\s*=(?!=)"""
 )
 _IN_STRING = re.compile(r'(?s)\\x(?=[0-9a-fA-F]{2})|\\.|["\x00-\x1f]')
+
+PLAIN_TEXT = "plain_text"
+"""The repair of a call whose arguments may be plain text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +95,8 @@ def parse(raw: object, *, truncated: bool = False) -> Parsed:
     try:
         text = raw if isinstance(raw, (str, bytes)) else _as_text(raw)
         value = pydantic_core.from_json(text, allow_inf_nan=False)
+        if may_overflow(text if isinstance(text, str) else text.decode()):
+            json.dumps(value, allow_nan=False)
     except Exception:
         value = None
     if type(value) is dict:
@@ -83,17 +106,28 @@ def parse(raw: object, *, truncated: bool = False) -> Parsed:
         value, repairs = read_json(_as_text(raw).lstrip("\ufeff"))
         problem = (
             f"The arguments are {json_excerpt(value)}, which is no JSON object. "
-            "Send one that names the parameters."
+            "Send one JSON object that names the parameters."
         )
     except Exception as error:
         # A text that is nested too deeply, or an SDK's object, whose methods raise what they like.
-        value, problem = "", f"The arguments are not valid JSON: {error}."
+        value, problem = "", f"The arguments are not valid JSON: {_in_words(error)}."
         return Parsed({}, problem=_CUT_OFF if truncated else problem)
     if isinstance(value, dict):
         return Parsed(value, repairs)
     if value in (None, []) and not truncated:
         return Parsed({}, repairs)
     return Parsed({}, repairs, _CUT_OFF if truncated else problem, value)
+
+
+def _in_words(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        is_incomplete = error.pos >= len(error.doc.rstrip())
+        if is_incomplete or error.msg.startswith("Unterminated string"):
+            return f"{error}; it is incomplete, so send the whole object"
+        return f"{error}; send one JSON object and nothing else"
+    if "JSON compliant" in str(error):
+        return f"a number is not finite ({error})"
+    return str(error)
 
 
 def read_json(text: str) -> tuple[Any, tuple[str, ...]]:
@@ -129,7 +163,29 @@ def _read_layer(text: str, repairs: list[str]) -> Any:
     try:
         return _single_value(text, repairs)
     except ValueError:
-        return _single_value(_rewritten(text, repairs), repairs)
+        rewritten = _rewritten(text, repairs)
+    try:
+        return _single_value(rewritten, repairs)
+    except ValueError:
+        value = _lone_object(rewritten)
+        if value is None:
+            raise
+    repairs.append("surrounding_text")
+    return value
+
+
+def _lone_object(text: str) -> Any:
+    """The one object of a text, if a label stands before it, or prose or an end tag behind it; else None."""
+    label = _LABEL.match(text)
+    if not label:
+        return None
+    try:
+        value, end = _DECODER.raw_decode(text, label.end())
+    except ValueError:
+        return None
+    rest = text[end:].lstrip()
+    is_prose = not rest.startswith((",", ":", '"', "]")) and not set(rest) & set("{}")
+    return value if is_prose else None
 
 
 def _single_value(text: str, repairs: list[str]) -> Any:
@@ -143,7 +199,7 @@ def _single_value(text: str, repairs: list[str]) -> Any:
     # Compared as text, because 1 == 1.0 == True in Python.
     if len({json.dumps(value, sort_keys=True) for value in values}) > 1:
         raise ValueError(
-            f"{len(values)} values that differ; send each as a call of its own"
+            f"{len(values)} values that differ; send one JSON object, and each further one as a call of its own"
         )
     if len(values) > 1:
         repairs.append("concatenated_duplicate")
@@ -160,13 +216,20 @@ def _rewritten(text: str, repairs: list[str]) -> str:
 
     def rewrite(match: re.Match[str]) -> str:
         kind, token = str(match.lastgroup), match[0]
-        if kind == "unclosed":
+        is_empty = token.strip("( )") == ""
+        if kind == "unclosed" or (kind == "expression" and not is_empty):
             return token
+        if kind == "expression":
+            repairs.append("python_literal")
+            return "[]"
+        if token[0].isdigit():
+            repairs.append(kind)
+            return str(int(token, 0))
         quote = 2 if kind == "escaped_quotes" else 1
         inner = _IN_STRING.sub(_escape, token[quote:-quote])
         rewritten = _WORDS.get(token, f'"{inner}"')
         if rewritten != token:
-            repairs.append(kind)
+            repairs.append("python_literal" if kind == "tuple" else kind)
         return rewritten
 
     return _TOKEN.sub(rewrite, text)
@@ -207,6 +270,62 @@ def unwrap(parsed: Parsed, name: str, parameters: Mapping[str, Any]) -> Parsed:
         return parsed
     repairs = (*parsed.repairs, "wrapper", *inner.repairs)
     return unwrap(replace(inner, repairs=repairs), name, parameters)
+
+
+def read_plain(text: str, parameters: Mapping[str, Any]) -> Parsed:
+    """Arguments in plain text: an object, `name='value'` as in Python, or the value of the only parameter.
+
+    The only parameter is the one that is required, or the only one at all.
+    """
+    parsed = parse(text)
+    properties = parameters.get("properties") or {}
+    text = text.strip()
+    if not parsed.problem or not text or text.startswith("{"):
+        return parsed
+    by_name = parse("{" + _KEYWORD.sub(_as_key, text) + "}")
+    if by_name.arguments and by_name.arguments.keys() <= properties.keys():
+        return Parsed(by_name.arguments)
+    names = parameters.get("required") or list(properties)
+    if len(names) != 1 or isinstance(parsed.other, list):
+        return parsed
+    only = names[0]
+    label = re.match(rf"[\"']?{re.escape(only)}[\"']?\s*[=:：]\s*", text)
+    text = text[label.end() :] if label else text
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
+        values = mended(text)
+        text = values[0] if values else text[1:-1]
+    return Parsed({only: typed(text, properties.get(only), parameters)})
+
+
+def _as_key(match: re.Match[str]) -> str:
+    return f'"{match["key"]}":' if match["key"] else match[0]
+
+
+def mended(text: str) -> list[Any]:
+    """The one value that `text` stands for, in a list; an empty list if it stands for none."""
+    arguments = parse(f'{{"value": {text}}}').arguments
+    return [arguments["value"]] if arguments.keys() == {"value"} else []
+
+
+def typed(text: str, schema: Any, root: Mapping[str, Any]) -> Any:
+    """The value that `text` stands for, if a form writes all values as text.
+
+    The schema decides: text stays text if a string is allowed or the parameter is not known.
+    """
+    if not isinstance(schema, Mapping):
+        return text
+    types = set(types_of(schema, root))
+    for node in alternatives(schema, root):
+        choices = [*node.get("enum", ()), node.get("const")]
+        if any(isinstance(choice, str) for choice in choices):
+            types.add("string")
+    word = text.strip()
+    is_null = "null" in types and word in ("null", "None")
+    is_container = types & {"object", "array"} and word.startswith(("{", "["))
+    if "string" in types and not is_null and not is_container:
+        return text
+    values = mended(word)
+    return values[0] if values else text
 
 
 def _is_schema(value: Any, schema: Any) -> bool:

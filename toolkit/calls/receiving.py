@@ -55,6 +55,9 @@ def _single_calls(
             return
     tool = tools.get(name)
     if tool is not None:
+        is_plain = parsing.PLAIN_TEXT in call.repairs and len(call.raw) <= max_chars
+        if is_plain and not is_cut_off:
+            parsed = parsing.read_plain(call.raw, tool.parameters)
         parsed = parsing.unwrap(parsed, name, tool.parameters)
     repairs = (*call.repairs, *parsed.repairs)
     yield ToolCall(call.id, name, parsed.arguments, call.raw, repairs, parsed.problem)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -92,6 +94,8 @@ def validate_call(call: ToolCall, tool: Tool) -> tuple[dict[str, Any], ToolCall]
             [{"type": "unreadable", "loc": (), "msg": call.problem, "input": None}]
         )
     arguments, repairs = dict(call.arguments), call.repairs
+    if tool.signature.decimals and not repairs:
+        arguments |= _as_sent(call.raw, tool.signature.decimals)
     first_error: InvalidArguments | None = None
     for _ in range(_MENDING_ROUNDS + 1):
         try:
@@ -116,3 +120,11 @@ def validate_call(call: ToolCall, tool: Tool) -> tuple[dict[str, Any], ToolCall]
             return values, call
         return values, replace(call, arguments=arguments, repairs=repairs)
     raise first_error or InvalidArguments([])
+
+
+def _as_sent(raw: Any, names: Collection[str]) -> dict[str, Any]:
+    """The named arguments with their decimal numbers as texts, so that they keep all digits."""
+    with contextlib.suppress(ValueError, TypeError, RecursionError):
+        exact = json.loads(raw, parse_float=str)
+        return {name: exact[name] for name in names if name in exact}
+    return {}

@@ -12,15 +12,14 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from toolkit.calls.parsing import parse, resolve_name
-from toolkit.dialects import JSONDict, JSONObject
+from toolkit.calls.parsing import read_plain, resolve_name
 from toolkit.dialects.leaked_forms import MARK, THINK, THOUGHT, find_blocks, whole_json
 from toolkit.dialects.leaked_python import whole_python
-from toolkit.dialects.leaked_values import TOKEN, Call, Tools, skip, typed
+from toolkit.dialects.leaked_values import TOKEN, Call, Tools, skip
 from toolkit.dialects.react_text import LABEL, holds_prose, read_react
 
 _ANY_SIGN = (
-    r"tool_call|TOOL_CALLS\]|<[|｜]|<function|invoke name=|functools|to=functions\.|>>>"
+    r"tool_call|TOOL_?CALL|<[|｜]|<(?:start_)?function|invoke name=|functools|to=functions\.|>>>"
     r"|Action Input|\"action_input\"|think>|THINK\]"
 )
 # Not if the tag is only mentioned.
@@ -32,6 +31,7 @@ _EXAMPLE_LEAD = (
 # A list item, or a sentence that has not ended.
 _UNFINISHED_LINE = r"\s*(?:[-*•|>]|\d+[.)])\s|.*(?:[\w,]\s+|[\"'(‘“«])\Z"
 _CONTINUATION = r"[ \t]*[,;)\"'’”»`|]|[ \t]+[a-zà-öø-ÿ]"
+_SPECIAL = r"(?:<[|｜]\w+[^<>\n]{0,50}>|<\w+\|>|<(?:start|end)_function_call>)"
 _FUNCTIONARY = r"(?:\A|>>>)(?:all\n|([\w.-]+)[ \t]*\n(?=\{))"
 
 
@@ -39,7 +39,8 @@ _FUNCTIONARY = r"(?:\A|>>>)(?:all\n|([\w.-]+)[ \t]*\n(?=\{))"
 class Leaked:
     """The calls in a text, and what is left of the text without them.
 
-    `calls` holds (name, arguments) in order. `text` is for the user, `reasoning` what the model thought aloud.
+    `calls` holds (name, arguments) in order; a call beside others that could not be read has its source as arguments.
+    `text` is for the user, `reasoning` what the model thought aloud.
     """
 
     calls: tuple[Call, ...]
@@ -87,7 +88,9 @@ def read_text(text: str, tools: Tools, *, reasoning_prefilled: bool = False) -> 
         is_functionary = _first_line(body) in ("all", *tools)
         rest = _as_tags(body) if is_functionary else body
     if calls:
-        return _leaked(calls, before, *thoughts)
+        # The label of Command R+.
+        visible = re.sub(r"(?:\A|\n)\s*Action:\Z", "", before)
+        return _leaked(calls, visible, *thoughts)
     step = _read_react(rest, tools)
     if step:
         call, thought = step
@@ -98,8 +101,11 @@ def read_text(text: str, tools: Tools, *, reasoning_prefilled: bool = False) -> 
 
 
 def _leaked(calls: Iterable[Call], text: str, *thoughts: str) -> Leaked:
+    calls = tuple(calls)
+    if not any(isinstance(call[1], dict) for call in calls):
+        calls = ()
     reasoning = "\n".join(filter(None, map(str.strip, thoughts)))
-    return Leaked(tuple(calls), text, reasoning)
+    return Leaked(calls, text, reasoning)
 
 
 def _first_line(text: str) -> str:
@@ -161,7 +167,12 @@ def _scan(text: str, tools: Tools) -> tuple[list[Call], list[str], list[str]]:
     next_begins = [*(block.begin for block in blocks[1:]), len(text)]
     for block, next_begin in zip(blocks, next_begins, strict=False):
         before = text[start : block.begin]
-        if _is_example(before, text[block.end : next_begin]):
+        after = text[block.end : next_begin]
+        source = text[block.begin : skip(rf"\s*{_SPECIAL}", text, block.end)]
+        if re.match(rf"{_SPECIAL}.*{_SPECIAL}\s*\Z", source, re.DOTALL):
+            # Between special tokens it is a call, whatever follows.
+            after = after and "…"
+        if _is_example(before, after):
             # Those that follow are examples, too.
             break
         calls += block.calls
@@ -197,17 +208,7 @@ def _read_react(text: str, tools: Tools) -> tuple[Call, str] | None:
         return None
     arguments = step.action_input
     if isinstance(arguments, str):
-        arguments = _arguments_in(arguments, tools[name])
+        arguments = read_plain(arguments, tools[name]).arguments
         if not arguments and tools[name].get("properties"):
             return None
     return (name, arguments), step.thought
-
-
-def _arguments_in(text: str, schema: JSONObject) -> JSONDict:
-    """Arguments in text: the one that is required (or the only one) as it stands, else an object."""
-    properties = schema.get("properties") or {}
-    names = schema.get("required") or list(properties)
-    if len(names) != 1 or not text or text.startswith("{"):
-        return parse(text).arguments
-    name = names[0]
-    return {name: typed(text, properties.get(name), schema)}

@@ -14,16 +14,16 @@ from itertools import islice
 from typing import Any
 
 from toolkit.calls.parsing import parse, resolve_name
-from toolkit.dialects import JSONDict, JSONObject
 from toolkit.dialects.leaked_python import whole_python
+from toolkit.dialects.leaked_tags import FUNCTION, read_tags
 from toolkit.dialects.leaked_values import (
     GAP,
-    PREFIX,
     Call,
+    Head,
+    Reading,
     Tools,
     json_at,
     skip,
-    typed,
 )
 
 THINK = (
@@ -32,8 +32,9 @@ THINK = (
 )
 THOUGHT = r"(?:</(?:seed:)?think>|\[/THINK\]|<\|END_THINKING\|>|<channel\|>|<\|end\|>)"
 MARK = (
-    r"<[|｜]|<(?:[a-z]+:)?(?:tool_call|function|invoke|think)|\[(?:TOOL_CALLS|THINK)\]|functools\s*\[|to=functions\."
-    r"|assistant(?:commentary|analysis)"
+    r"<[|｜]|<(?:[a-z]+:)?(?:tool_call|TOOLCALL>|(?:start_)?function|invoke|think)|\[(?:TOOL_CALLS|THINK)\]"
+    r"|functools\s*\[|function call<\||(?:(?:commentary|analysis) )?to=functions\."
+    r"|assistant(?:commentary|analysis)|\Aanalysis"
 )
 
 
@@ -47,18 +48,20 @@ class Block:
     thoughts: list[str] = field(default_factory=list)
 
 
-_Head = re.Match[str]
-"""The beginning of a form, as its pattern matches it."""
+_END = (
+    r"</(?:[\w|｜:]*)(?:tool_call|function|invoke)>|<\|(?:call|tool_call_end|python_end|END_ACTION)\|>|<tool_call\|>"
+    r"|<end_function_call>|<[|｜]tool[▁_]call[▁_]end[|｜]>"
+)
 
-_Reading = tuple[int, list[Call]]
-"""Where the form ends, and its calls of known tools."""
-
-_Reader = Callable[[_Head, Tools], _Reading | None]
+_Reader = Callable[[Head, Tools], Reading | None]
 """Reads on from the beginning of a form. None: the form is cut off or broken."""
 
 
 def find_blocks(text: str, tools: Tools) -> list[Block]:
-    """The blocks in `text`. One that is cut off or broken is its last: what follows may stand within that one."""
+    """The blocks in `text`. A call that is cut off or broken keeps its source instead of arguments.
+
+    It is the last one, for what follows may stand within it, unless its end tag and then the next call follow.
+    """
     blocks: list[Block] = []
     at = 0
     while mark := re.compile(MARK).search(text, at):
@@ -67,7 +70,7 @@ def find_blocks(text: str, tools: Tools) -> list[Block]:
         if form is None:
             continue
         head, reader = form
-        at, calls = reader(head, tools) or (len(text), [])
+        at, calls = reader(head, tools) or _read_broken(head, tools)
         if not blocks or skip(GAP, text, blocks[-1].end) < head.start():
             blocks.append(Block(head.start()))
         block = blocks[-1]
@@ -77,7 +80,7 @@ def find_blocks(text: str, tools: Tools) -> list[Block]:
     return blocks
 
 
-def _form_at(text: str, start: int) -> tuple[_Head, _Reader] | None:
+def _form_at(text: str, start: int) -> tuple[Head, _Reader] | None:
     for pattern, reader in _FORMS:
         head = re.compile(pattern, re.DOTALL).match(text, start)
         if head:
@@ -85,7 +88,34 @@ def _form_at(text: str, start: int) -> tuple[_Head, _Reader] | None:
     return None
 
 
-def _read_thought(head: _Head, tools: Tools) -> _Reading:
+def _read_broken(head: Head, tools: Tools) -> Reading:
+    """A call that its reader refused: its name and its source, up to the call that follows."""
+    text = head.string
+    end = len(text)
+    next_call = _next_form(text, head.end())
+    if next_call < end:
+        for close in islice(re.compile(_END).finditer(text, head.end(), next_call), 8):
+            if next_call <= skip(GAP, text, close.end()):
+                end = close.end()
+    # With its markup, so that nothing reads it as arguments.
+    source = text[head.start() : end]
+    written_name = head.groupdict().get("name")
+    if not written_name:
+        key = re.search(r'"(?:tool_)?name"\s*:\s*"([^"\\]+)"', source)
+        written_name = key[1] if key else ""
+    name = resolve_name(written_name, tools)
+    return end, [(name, source)] if name else []
+
+
+def _next_form(text: str, start: int) -> int:
+    """Where the next form begins; the end of the text if there is none."""
+    for mark in islice(re.compile(MARK).finditer(text, start), 32):
+        if _form_at(text, mark.start()):
+            return mark.start()
+    return len(text)
+
+
+def _read_thought(head: Head, tools: Tools) -> Reading:
     return head.end(), []
 
 
@@ -103,17 +133,34 @@ _KEYS = _ARGUMENTS | {
 }
 
 
-def _read_json(head: _Head, tools: Tools) -> _Reading | None:
+def _read_json(head: Head, tools: Tools) -> Reading | None:
     end, calls = _json_calls(head.string, head.end(), tools)
     if not calls:
         return None
     return end, [call for call in calls if call]
 
 
+def _read_keyed(head: Head, tools: Tools) -> Reading | None:
+    """An array of objects whose only key is the name."""
+    json_value = json_at(head.string, head.end())
+    if json_value is None or not isinstance(json_value[0], list):
+        return None
+    calls: list[Call] = []
+    for item in json_value[0]:
+        if not isinstance(item, dict) or len(item) != 1:
+            return None
+        [(written_name, arguments)] = item.items()
+        name = resolve_name(written_name, tools)
+        if name:
+            is_object = isinstance(arguments, dict)
+            calls.append((name, arguments if is_object else str(arguments)))
+    return json_value[1], calls
+
+
 def whole_json(text: str, tools: Tools) -> list[Call]:
     """The calls of a text that is nothing but calls in JSON; none unless all of them name known tools."""
     end, candidates = _json_calls(text, 0, tools)
-    calls = [call for call in candidates if call]
+    calls = [call for call in candidates if call and isinstance(call[1], dict)]
     is_whole = len(calls) == len(candidates) and skip(GAP, text, end) == len(text)
     has_arguments = "arguments" in text or "parameters" in text
     return calls if is_whole and has_arguments else []
@@ -151,9 +198,12 @@ def _json_call(value: Any, tools: Tools, *, needs_arguments: bool) -> Call | Non
         fields.get("name") or fields.get("tool_name") or fields.get("function")
     )
     name = resolve_name(str(written_name), tools)
-    parsed = parse(fields.get("arguments", fields.get("parameters", {})))
-    if name is None or parsed.problem:
+    raw = fields.get("arguments", fields.get("parameters", {}))
+    parsed = parse(raw)
+    if name is None:
         return None
+    if parsed.problem:
+        return name, str(raw)
     # The definition of a tool, unless the tool has a parameter of that name.
     is_definition = parsed.arguments.keys() >= {"type", "properties"}
     if is_definition and "properties" not in tools[name].get("properties", ()):
@@ -171,13 +221,13 @@ _BEGIN = (
 )
 # A server may have stripped the tokens of Harmony.
 _RECIPIENT = (
-    r"(?:assistant)?(?:<\|channel\|>)?(?:\w+ )?to=(?P<name>[\w.-]+)\s*(?:<\|channel\|>\w+)?\s*"
+    r"(?:<\|start\|>)?(?:assistant)?(?:<\|channel\|>)?(?:\w+ )?to=(?P<name>[\w.-]+)\s*(?:<\|channel\|>\w+)?\s*"
     r"(?:<\|constrain\|>)?\s*(?:json|code)?\s*(?:<\|message\|>)?\s*"
 )
 _NOTHING = r"<\|(?:call|end)\|>|<[|｜]tool[▁_]call[▁_]end[|｜]>|</function>"
 
 
-def _read_named(head: _Head, tools: Tools) -> _Reading | None:
+def _read_named(head: Head, tools: Tools) -> Reading | None:
     text = head.string
     arguments: Any = {}
     end = head.end()
@@ -186,72 +236,26 @@ def _read_named(head: _Head, tools: Tools) -> _Reading | None:
         if json_value is None:
             return None
         arguments, end = json_value
-    end = skip(r"\s*```(?=\s*<)", text, end)
+    # A channel of Harmony may be named once more.
+    end = skip(r"\s*```(?=\s*<)|<\|call\|>(?:commentary|assistant)\s*\Z", text, end)
     name = resolve_name(head["name"], tools)
-    return end, [(name, arguments)] if name and isinstance(arguments, dict) else []
-
-
-# --- keys and values between tags ----------------------------------------------------------------
-
-_FUNCTION = (
-    rf"(?:<{PREFIX}(?:(?:\w+_)?calls|(?:\w+:)?tool_call)>\s*)?"
-    rf'<{PREFIX}(?:function=|invoke name=)"?(?P<name>[^\s"<>=/]+)"?\s*/?>'
-)
-_KEY = (
-    rf'\s*(?:<{PREFIX}parameter(?:=| name=)"?(?P<key>[^\s"<>=]+)"?(?: string="(?P<is_text>true|false)")?\s*>'
-    r"|<arg_key>\s*(?P<glm>[^<]+?)\s*</arg_key>\s*<arg_value>)"
-)
-_FUNCTION_END = rf"</{PREFIX}(?:function|invoke)>"
-_CALL_END = r"</(?:\w+:)?tool_call>"
-# A value may hold tags of its own, and its end tag may be missing: what follows tells where it ends.
-_VALUE_END = (
-    rf"</(?:{PREFIX}parameter|arg_value)>(?=\s*(?:<{PREFIX}parameter[ =]|<arg_key>|{_FUNCTION_END}|{_CALL_END}))"
-    rf"|\n(?=<{PREFIX}parameter[ =]|<arg_key>[^<]+</arg_key>|{_FUNCTION_END}\s*{_CALL_END})"
-)
-_CLOSE = rf"(?<=/>)|\s*(?:{_FUNCTION_END}|{_CALL_END})"
-
-
-def _read_tags(head: _Head, tools: Tools) -> _Reading | None:
-    text = head.string
-    at = head.end()
-    name = resolve_name(head["name"], tools)
-    schema = tools[name] if name else {}
-    arguments: JSONDict = {}
-    while key := re.compile(_KEY).match(text, at):
-        end = re.compile(_VALUE_END).search(text, key.end())
-        if not end:
-            return None
-        value = text[key.end() : end.start()]
-        arguments[key["key"] or key["glm"]] = _tag_value(value, key, schema)
-        at = end.end()
-    close = re.compile(_CLOSE).match(text, at)
-    if not close:
-        return None
-    # An `invoke` may have lost its wrapper, so it counts only with all that is required.
-    required = set(schema.get("required") or ())
-    is_meant = "invoke" not in head[0] or arguments.keys() >= required
-    return close.end(), [(name, arguments)] if name and is_meant else []
-
-
-def _tag_value(text: str, key: re.Match[str], schema: JSONObject) -> Any:
-    """The value between two tags; the first tag may say whether it is text."""
-    if key["is_text"] == "true":
-        return text
-    if text.startswith("\n"):
-        # A newline on each side is markup.
-        text = text[1:].removesuffix("\n")
-    properties = schema.get("properties") or {}
-    # A parameter that the schema does not know is text, unless the tag says that it is not.
-    default: JSONDict | None = {} if key["is_text"] else None
-    return typed(text, properties.get(key["key"] or key["glm"], default), schema)
+    if not isinstance(arguments, dict):
+        arguments = str(arguments)
+    return end, [(name, arguments)] if name else []
 
 
 # --- notations of their own ----------------------------------------------------------------------
 
-_GEMMA = r'<\|tool_call>\s*call:(?P<name>[\w.-]+)\s*(?P<body>\{(?:<\|"\|>(?:(?!<\|"\|>).)*<\|"\|>|[^<])*\})?'
+_GEMMA_STRING = (
+    r'(?:<\|"\|>(?:(?!<\|"\|>).)*<\|"\|>|<escape>(?:(?!<escape>).)*<escape>)'
+)
+_GEMMA = (
+    r"<(?:\|tool_call|start_function_call)>\s*call:(?P<name>[\w.-]+)\s*"
+    rf"(?P<body>\{{(?:{_GEMMA_STRING}|[^<])*\}})?"
+)
 # A string, or a word; in a group if it is none of JSON.
 _GEMMA_WORD = (
-    r'<\|"\|>(?P<text>.*?)<\|"\|>|"(?:[^"\\]|\\.)*"|(?:true|false|null|-?\d[\d.eE+-]*)(?=\s*[,}\]])'
+    r'<\|"\|>(?P<text>.*?)<\|"\|>|<escape>(?P<escaped>.*?)<escape>|"(?:[^"\\]|\\.)*"|(?:true|false|null|-?\d[\d.eE+-]*)(?=\s*[,}\]])'
     r'|(?P<bare>[^\s{}\[\]:,"<][^{}\[\]:,"<]*)'
 )
 _PYTHON_END = (
@@ -259,8 +263,8 @@ _PYTHON_END = (
 )
 
 
-def _read_gemma(head: _Head, tools: Tools) -> _Reading | None:
-    """JSON with bare keys, and strings between <|"|>."""
+def _read_gemma(head: Head, tools: Tools) -> Reading | None:
+    """JSON with bare keys, and strings between <|"|> or <escape>."""
     if head["body"] is None:
         return None
     parsed = parse(re.compile(_GEMMA_WORD, re.DOTALL).sub(_as_json, head["body"]))
@@ -273,10 +277,11 @@ def _read_gemma(head: _Head, tools: Tools) -> _Reading | None:
 def _as_json(word: re.Match[str]) -> str:
     if not word.lastgroup:
         return word[0]
-    return json.dumps(word["bare"].rstrip() if word["bare"] else word["text"])
+    value = word[word.lastgroup]
+    return json.dumps(value.rstrip() if word["bare"] else value)
 
 
-def _read_python(head: _Head, tools: Tools) -> _Reading | None:
+def _read_python(head: Head, tools: Tools) -> Reading | None:
     """Calls in Python. The end mark may stand in a string too, so the first that makes sense counts."""
     text = head.string
     for end in islice(re.compile(_PYTHON_END).finditer(text, head.end()), 8):
@@ -288,13 +293,24 @@ def _read_python(head: _Head, tools: Tools) -> _Reading | None:
 
 _FORMS: tuple[tuple[str, _Reader], ...] = (
     (rf"{THINK}(?P<thought>.*?)(?:{THOUGHT}|\Z)", _read_thought),
-    # Hermes, Qwen 2.5 and 3; granite-20b; InternLM 2; Llama 3
-    (r"<(?:tool_call|function_call|\|plugin\||\|python_tag\|)>\s*(?=\{)", _read_json),
-    # Mistral up to v7; Granite 3; Phi 4 mini; Hunyuan; Command R7B
+    # gpt-oss without its tokens
     (
-        r"(?:\[TOOL_CALLS\]|<\|tool_call\|>|<tool_calls?>|functools|<\|START_ACTION\|>)\s*(?=\[\s*\{)",
+        r"(?:assistant)?analysis(?P<thought>[A-Z].*?)(?=assistant(?:commentary|final))",
+        _read_thought,
+    ),
+    # Hermes, Qwen 2.5 and 3; MiniMax M1; granite-20b; InternLM 2; Llama 3; GigaChat 3
+    (
+        r"(?:<(?:tool_calls?|function_call|\|(?:plugin|python_tag|function_call)\|)>"
+        r"|function call<\|role_sep\|>)\s*(?=\{)",
         _read_json,
     ),
+    # Mistral up to v7; Granite 3; Phi 4 mini; Hunyuan; Command R7B; Nemotron Nano 2
+    (
+        r"(?:\[TOOL_CALLS\]|<\|tool_call\|>|<tool_calls?>|<TOOLCALL>|functools|<\|START_ACTION\|>)\s*(?=\[\s*\{)",
+        _read_json,
+    ),
+    # Apertus
+    (r"<\|tools_prefix\|>\s*(?=\[)", _read_keyed),
     # Mistral
     (
         r"\[TOOL_CALLS\]\s*(?P<name>[\w.-]+)\s*(?:\[CALL_ID\]\s*[\w-]+\s*)?(?:\[ARGS\]\s*)?(?=\{)",
@@ -305,10 +321,10 @@ _FORMS: tuple[tuple[str, _Reader], ...] = (
     (_RECIPIENT, _read_named),
     # Functionary 3.1
     (r"<function=(?P<name>[\w.-]+)>\s*(?=\{)", _read_named),
-    # Qwen 3 Coder, Seed, MiniMax, DeepSeek V3.2 and later; GLM
-    (_FUNCTION, _read_tags),
-    (r"<tool_call>\s*(?P<name>[\w.-]+)\s*(?=<arg_key>|</tool_call>)", _read_tags),
-    # Gemma 4
+    # Qwen 3 Coder, Seed, MiniMax M2, MiniCPM 5, DeepSeek V3.2 and later; GLM
+    (FUNCTION, read_tags),
+    (r"<tool_call>\s*(?P<name>[\w.-]+)\s*(?=<arg_key>|</tool_call>)", read_tags),
+    # FunctionGemma, Gemma 4
     (_GEMMA, _read_gemma),
     # LFM 2, Llama 4, Olmo 3; the builtin tools of Llama 3
     (r"<\|(?:tool_call|python)_start\|>\s*(?=[\[\w])", _read_python),

@@ -16,6 +16,7 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from toolkit.calls.parsing import PLAIN_TEXT
 from toolkit.dialects import JSONDict, JSONObject, chat, chat_stream
 from toolkit.dialects.react_text import LENIENT_JSON, read_react
 from toolkit.dialects.shared import OPENING, WireNames
@@ -295,12 +296,16 @@ def _read_reply(raw: str) -> _Reading:
         return reading
     step = read_react(text)
     echo = text.removesuffix(step.trailing).strip()
-    if step.action:
+    if step.action or step.is_incomplete:
         arguments = step.action_input
+        repairs: tuple[str, ...] = ()
         if not isinstance(arguments, str):
             arguments = _json(arguments)
+        elif arguments:
+            repairs = (PLAIN_TEXT,)
         name = whole_characters(step.action)
-        return _Reading(ToolCall("", name, raw=whole_characters(arguments)), "", echo)
+        raw = whole_characters(arguments)
+        return _Reading(ToolCall("", name, raw=raw, repairs=repairs), "", echo)
     if step.answer is None:
         return _Reading(None, step.thought, echo)
     if not echo.endswith(step.answer):

@@ -170,7 +170,12 @@ def _with_leaked_calls(reply: Reply, request: Request) -> Reply:
     if leaked is None:
         return reply
     calls = tuple(
-        ToolCall("", name, raw=as_json(arguments), repairs=("leaked",))
+        ToolCall(
+            "",
+            name,
+            raw=arguments if isinstance(arguments, str) else as_json(arguments),
+            repairs=("leaked",),
+        )
         for name, arguments in leaked.calls
     )
     message = replace(message, text=leaked.text, tool_calls=calls)

@@ -33,6 +33,11 @@ class Index(Generic[_T]):
 
     def __init__(self, tools: Iterable[_T]) -> None:
         self.tools = tuple(tools)
+        keywords = {
+            word for tool in self.tools for word in (*tool.tags, *tool.keywords)
+        }
+        # In scripts without spaces a keyword is found as a part of the text, whatever its length.
+        self._unspaced = sorted(word for word in keywords if _PAIRED.search(word))
         documents = [_weights(tool) for tool in self.tools]
         lengths = [sum(document.values()) for document in documents]
         mean = sum(lengths) / max(len(lengths), 1) or 1.0
@@ -48,18 +53,31 @@ class Index(Generic[_T]):
                 score = rarity * weight * (_SATURATION + 1) / (weight + damping)
                 self._postings[word].append((position, score))
 
+    def terms(self, text: str) -> Iterator[str]:
+        """What of a text is compared: its words, and the keywords of scripts without spaces that are in it."""
+        yield from words(text)
+        for keyword in self._unspaced:
+            if keyword in text:
+                yield _whole(keyword)
+
     def rank(self, text: str | Mapping[str, float]) -> list[tuple[_T, float]]:
-        """As the function `rank`, over the tools of the index. `text` may also be its `words` with what each counts."""
-        # Not a set: sums must not depend on its order.
-        weights = dict.fromkeys(words(text), 1.0) if isinstance(text, str) else text
+        """As the function `rank`, over the tools of the index. `text` may also be its `terms` with what each counts."""
+        if isinstance(text, str):
+            # Not a set: sums must not depend on its order.
+            text = dict.fromkeys(self.terms(text), 1.0)
         scores = [0.0] * len(self.tools)
-        for word, weight in weights.items():
+        for word, weight in text.items():
             for position, score in self._postings.get(word, ()):
                 scores[position] += weight * score
         positions = [position for position, score in enumerate(scores) if score]
         # Equal ones stay in order, also in reverse.
         positions.sort(key=scores.__getitem__, reverse=True)
         return [(self.tools[position], scores[position]) for position in positions]
+
+
+def _whole(keyword: str) -> str:
+    """A keyword as one term, which no word of a text equals."""
+    return f"={keyword}"
 
 
 def index_of(tools: Sequence[Tool]) -> Index[Tool]:
@@ -144,6 +162,9 @@ def _weights(tool: Tool) -> dict[str, float]:
         for text in texts:
             for word in words(text):
                 weights[word] += weight
+    for keyword in (*tool.tags, *tool.keywords):
+        if _PAIRED.search(keyword):
+            weights[_whole(keyword)] += _KEYWORD
     return weights
 
 

@@ -10,7 +10,7 @@ from toolkit.messages import Message
 from toolkit.retrieval.conversation import WeightedText, weighted_texts
 from toolkit.retrieval.embedding import Embed, ToolVectors
 from toolkit.retrieval.finding import FindTools, checked_count, found_names
-from toolkit.retrieval.ranking import index_of, words
+from toolkit.retrieval.ranking import index_of
 from toolkit.tools.request import Retriever
 from toolkit.tools.tool import Tool, as_tool
 
@@ -126,7 +126,7 @@ def _ranked_by_words(
     weights: dict[str, float] = {}
     # The heaviest last: a word counts as in the text where it counts most.
     for text, weight in sorted(around, key=operator.itemgetter(1)):
-        weights.update(dict.fromkeys(words(text), weight))
+        weights.update(dict.fromkeys(index.terms(text), weight))
     fit, related = (
         [ranked for ranked in index.rank(query) if ranked[1] >= threshold]
         for query in (request, weights)

@@ -142,7 +142,13 @@ class RunResult(Generic[T_co]):
             "waiting": [call.id for call in self.waiting],
             "run": as_plain(self.run),
         }
-        return json.dumps(saved, ensure_ascii=False)
+        try:
+            return json.dumps(saved, ensure_ascii=False, allow_nan=False)
+        except ValueError:
+            # What a server sent may hold a number that is not finite.
+            from pydantic_core import to_json
+
+            return to_json(saved, inf_nan_mode="strings").decode()
 
     @classmethod
     def from_json(cls, text: str | bytes) -> RunResult[Any]:

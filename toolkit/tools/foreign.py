@@ -17,7 +17,7 @@ class WrittenSignature(Signature):
 
     def __init__(self, base: Signature, schema: Any) -> None:
         self.__dict__.update(base.__dict__)
-        self._needs_care, self._adapters = True, {}
+        self._needs_care, self._adapters, self.decimals = True, {}, frozenset()
         try:
             from jsonschema import Draft202012Validator
             from jsonschema.exceptions import SchemaError

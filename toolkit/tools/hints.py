@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from toolkit.messages import copied
@@ -47,8 +48,7 @@ def _read_hint(hint: Any, text: str) -> HintSchema:
     if core["type"] == "is-subclass":
         # Pydantic writes a schema for it, which says nothing.
         raise TypeError("JSON has no classes")
-    if "Iterable" in text or "Generator" in text:
-        core = _eager(core)
+    core = _careful(core)
     json_schema = adapter.json_schema(schema_generator=_generator())
     _drop_titles(json_schema.get("$defs", {}))
     if json_schema.get("title") == getattr(hint, "__name__", ""):
@@ -62,14 +62,70 @@ def _drop_titles(definitions: Schema) -> None:
         definition.pop("title", None)
 
 
-def _eager(core: Any) -> Any:
-    """The core schema with lists for what pydantic would check item by item while the function runs."""
+def _careful(core: Any) -> Any:
+    """The core schema as JSON needs it.
+
+    Lists stand for what pydantic would check item by item while the function runs, floats are finite, and a member of
+    an Enum is found by the JSON of its value.
+    """
     if isinstance(core, list):
-        return [_eager(part) for part in core]
+        return [_careful(part) for part in core]
     if not isinstance(core, dict):
         return core
-    parts = {key: _eager(part) for key, part in core.items()}
-    return {**parts, "type": "list"} if parts.get("type") == "generator" else parts
+    kind = core.get("type")
+    if kind in ("enum", "literal"):
+        members = core["members" if kind == "enum" else "expected"]
+        return _by_json(core, members)
+    parts = {
+        key: part if key in ("metadata", "default") else _careful(part)
+        for key, part in core.items()
+    }
+    if kind == "float":
+        parts.setdefault("allow_inf_nan", False)
+    return {**parts, "type": "list"} if kind == "generator" else parts
+
+
+def holds_decimals(core: Any) -> bool:
+    """Whether a core schema has decimals, and nothing that would take a number's text for a text."""
+    kinds = set(_kinds(core))
+    return "decimal" in kinds and not kinds & {"str", "any", "literal", "enum"}
+
+
+def _kinds(core: Any) -> Iterator[str]:
+    """The types of a core schema's parts, those of keys not among them."""
+    if isinstance(core, dict):
+        yield str(core.get("type"))
+        core = [part for key, part in core.items() if key != "keys_schema"]
+    if isinstance(core, list):
+        for part in core:
+            yield from _kinds(part)
+
+
+def _by_json(core: Any, members: list[Any]) -> Any:
+    """The core schema of a choice, which finds members by their JSON if pydantic does not."""
+    from pydantic_core import core_schema, to_jsonable_python
+
+    plain = (str, int, float, type(None))
+    is_enum = core["type"] == "enum"
+    values = [member.value if is_enum else member for member in members]
+    if all(
+        isinstance(value, plain) and not isinstance(value, Enum) for value in values
+    ):
+        return core
+    members_by_json: dict[str, Any] = {}
+    for member in members:
+        # A value may be any object.
+        with contextlib.suppress(Exception):
+            members_by_json.setdefault(json.dumps(to_jsonable_python(member)), member)
+
+    def find_member(value: Any) -> Any:
+        with contextlib.suppress(Exception):
+            return members_by_json.get(json.dumps(to_jsonable_python(value)), value)
+        return value
+
+    ref = core.get("ref")
+    inner = {key: part for key, part in core.items() if key != "ref"}
+    return core_schema.no_info_before_validator_function(find_member, inner, ref=ref)
 
 
 @functools.cache

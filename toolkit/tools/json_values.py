@@ -11,6 +11,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import re
 from collections import deque
 from collections.abc import Iterator, Mapping
 from enum import Enum
@@ -19,6 +20,10 @@ from typing import Any
 _HASH_DIGITS = 16
 _NEED_CARE = ("function", "generator", "is-", "set", "frozenset", "callable")
 _OWN_DUMPS = ("serialization", "serialization_exclude", "computed_fields")
+
+
+may_overflow = re.compile(r"\d[eE]\+?\d{3}|\d{300}").search
+"""Whether a JSON text may hold a number beyond what a float holds."""
 
 
 def needs_care(core: Any) -> bool:

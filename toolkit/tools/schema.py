@@ -11,9 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolkit.errors import ToolDefinitionError, ToolError
-from toolkit.tools.hints import HintSchema, default_entry, json_schemas, read_hint
+from toolkit.tools.hints import (
+    HintSchema,
+    default_entry,
+    holds_decimals,
+    json_schemas,
+    read_hint,
+)
 from toolkit.tools.json_schema import MutableSchema
-from toolkit.tools.json_values import is_scalar, json_form, needs_care
+from toolkit.tools.json_values import is_scalar, json_form, may_overflow, needs_care
 
 Kind = inspect._ParameterKind
 MISSING: Any = inspect.Parameter.empty
@@ -84,6 +90,8 @@ class Signature:
         for parameter in self.parameters:
             entry = entries[parameter.name]
             if parameter is self.extras:
+                if parameter.description:
+                    entry = {**entry, "description": parameter.description}
                 schema["additionalProperties"] = entry or True
                 continue
             properties[parameter.wire_name] = entry
@@ -120,7 +128,9 @@ class Signature:
             )
         schema: Any = core_schema.typed_dict_schema(fields, **others)
         return SchemaValidator(
-            core_schema.definitions_schema(schema, list(definitions.values()))
+            core_schema.definitions_schema(schema, list(definitions.values())),
+            # Else a model would be read by the validator of its class, which takes infinity.
+            _use_prebuilt=False,
         )
 
     def read(self, text: str) -> Values | None:
@@ -128,7 +138,9 @@ class Signature:
         # One letter is found twenty times as fast as a word.
         has_nan = "N" in text and "NaN" in text
         has_infinity = "I" in text and "Infinity" in text
-        if self.extras or has_nan or has_infinity:
+        if self.extras or has_nan or has_infinity or may_overflow(text):
+            return None
+        if "." in text and self.decimals:
             return None
         try:
             return self._validator.validate_json(text, extra="forbid")  # type: ignore[no-any-return]
@@ -225,6 +237,15 @@ class Signature:
         has_plain_defaults = all(map(is_scalar, self._defaults.values()))
         return not has_plain_defaults or any(needs_care(hint.core) for hint in hints)
 
+    @functools.cached_property
+    def decimals(self) -> frozenset[str]:
+        """The parameters whose numbers are decimals, and keep their digits if they are given as text."""
+        return frozenset(
+            p.wire_name
+            for p in self.parameters
+            if p.hint not in _PLAIN_HINTS and holds_decimals(self._read_hint(p).core)
+        )
+
     def check(self) -> None:
         """Raise ToolDefinitionError if a parameter has no JSON form. A name in a hint may still be defined later."""
         for parameter in self.parameters:
@@ -273,8 +294,25 @@ def _why_no_json(owner: str, parameter: Parameter, error: Exception) -> str:
             f"The type {name!r} of parameter {parameter.name!r} of {owner!r} names something that is not defined: "
             f"{str(error).splitlines()[0]} Define it before the tool is first used."
         )
+    start = f"Parameter {parameter.name!r} of {owner!r}"
+    message = str(error)
+    if str(typing.get_origin(hint)).endswith(".Unpack"):
+        name = typing.get_args(hint)[0].__name__
+        return f"{start} is unpacked from {name!r}. Write its keys as keyword parameters instead."
+    if "typing_extensions.TypedDict" in message:
+        return (
+            f"{start} has the type {name!r}, a typing.TypedDict, which pydantic cannot read before Python 3.12. "
+            "Make it a typing_extensions.TypedDict."
+        )
+    if "regex parse error" in message:
+        pattern = message.partition("regex parse error:")[2].strip().splitlines()[0]
+        reason = message.splitlines()[-1].strip().removeprefix("error: ")
+        return (
+            f"{start} has the pattern {pattern!r}, which pydantic cannot compile: {reason}. "
+            "Write it without look-around and backreferences, or check it in the function."
+        )
     return (
-        f"Parameter {parameter.name!r} of {owner!r} has the type {name!r}, which has no JSON form, so that no model "
+        f"{start} has the type {name!r}, which has no JSON form, so that no model "
         "can send it. Use a type that JSON can write, or annotate it as ToolContext to hide it from the model."
     )
 
