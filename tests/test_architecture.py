@@ -48,10 +48,10 @@ ARROW_LIMIT = 115
 FLOOR_LIMIT = 11
 MOVES, MOVES_UP = 25, 11  # goal 25, 8
 CORE = ("errors", "messages", "tools", "calls", "models", "runs", "run")
-CORE_TOKENS = 48_700  # goal 33,000
+CORE_TOKENS = 49_050  # goal 33,000
 DIALECT_TOKENS = 15_950
-OTHER_TOKENS = 55_500  # goal 42,000
-ALL_TOKENS = 120_150  # goal 90,000
+OTHER_TOKENS = 56_010  # goal 42,000
+ALL_TOKENS = 121_000  # goal 90,000
 TOKENS_A_LINE = 8.0
 WALRUSES_IN_1000_LINES = 3
 FILE_LIMIT = 490  # the command line; goal 400
@@ -62,7 +62,7 @@ LONGER_FUNCTIONS = 35  # goal 3
 # Top-level names without an underscore, room by room: what a reader may have to know.
 PUBLIC_NAMES = {
     "errors": 11,
-    "messages": 25,
+    "messages": 27,
     "events": 8,
     "display": 17,
     "tools": 63,
@@ -77,7 +77,7 @@ PUBLIC_NAMES = {
     "cost": 7,
     "evals": 30,
     "isolation": 8,
-    "lint": 13,
+    "lint": 15,
     "local": 41,
     "mcp": 5,
     "otel": 2,

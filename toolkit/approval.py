@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import json
-import re
 import sys
 import threading
 from collections.abc import Callable, Collection, Mapping
@@ -21,6 +19,7 @@ from typing import Any, TextIO, get_args
 
 from toolkit.calls.policy import Approver
 from toolkit.messages import SENSITIVE, Permission, ToolCall, Verdict, copied
+from toolkit.messages import spell_out as spell_out  # public here
 
 Where = Callable[[Mapping[str, Any]], Any]
 """A claim about the arguments of a call. One that raises decides nothing: the call waits."""
@@ -28,10 +27,6 @@ Where = Callable[[Mapping[str, Any]], Any]
 _TIERS: frozenset[Permission] = frozenset(get_args(Permission))
 _BY = "the policy"
 _MOST_ARGUMENTS = 30  # that the terminal shows
-# Printable by their category, and yet nothing that a reader sees: fillers, blanks, variation selectors.
-_UNSEEN = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
-)
 
 
 def allow(
@@ -191,24 +186,6 @@ def ask_in_terminal(call: ToolCall, *, by: str = "the user") -> Verdict:
         replace(bound, decision="approve")
         if line.strip().lower() in ("y", "yes")
         else bound
-    )
-
-
-def spell_out(value: Any, *, characters: int | None = None) -> str:
-    """Write a value as JSON on one line that shows every character it has: the unseen ones as escapes.
-
-    So an approver is shown no control sequence, no turned text direction and no blank that is none. `characters` is how
-    many are shown at most, None for all; what is cut says so, and how many there are.
-    """
-    text = json.dumps(value, ensure_ascii=False, default=repr)
-    shown = text[:characters]
-    cut = f" … (cut: {len(text):,} characters in all)" if len(shown) < len(text) else ""
-    return (
-        "".join(
-            c if c.isprintable() and not _UNSEEN.match(c) else json.dumps(c)[1:-1]
-            for c in shown
-        )
-        + cut
     )
 
 

@@ -325,12 +325,14 @@ def _read_run(database: sqlite3.Connection, number: int, state: str) -> Run:
         database.execute("SELECT id, result FROM calls WHERE run = ?", (number,))
     )
     read = reader(ToolResult)
+    # A plan is applied when its run has ended: its calls are no longer open.
+    ids = list(calls) if run.applied else [call.id for call in run.open_calls]
     settled = {
-        call.id: read(json.loads(text))
-        if (text := calls[call.id])
-        else ToolResult(call.id, _UNKNOWN, True, "unknown")
-        for call in run.open_calls
-        if call.id in calls
+        call_id: read(json.loads(text))
+        if (text := calls[call_id])
+        else ToolResult(call_id, _UNKNOWN, True, "unknown")
+        for call_id in ids
+        if call_id in calls
     }
     return replace(run, settled=settled)
 

@@ -52,6 +52,22 @@ telling it ("token_type", "password_policy"), stay.
 """
 
 
+_WHOLE_NAMES = frozenset(
+    (
+        "auth",
+        "jwt",
+        "key",
+        "pass",
+        "passwort",
+        "pw",
+        "session",
+        "session_id",
+        "sessionid",
+    )
+)  # as the whole name: in a longer one they are mostly no secret ("sort_key", "session_count")
+# What names the value beside it.
+_LABELS = ("name", "key", "field", "header")
+_LABELLED = ("value", "values", "content")
 _SAID_OF = "count|counts|limit|limits|type|types|usage|policy|length|strength"
 
 
@@ -120,24 +136,45 @@ class AuditLog:
             _log.info("%s", text)
 
     def _redacted(self, value: Any, name: str = "") -> Any:
-        plain = _plain_name(name)
-        if (
-            name
-            and self._secret_name.search(plain)
-            and not ("token" in plain and isinstance(value, int | float))
-        ):
+        if self._is_secret(name, value):
             return "[redacted]"
         if isinstance(value, str):
-            value = redact_secrets(value)
-            for pattern in self._patterns:
-                value = pattern.sub("[redacted]", value)
+            return self._redacted_text(value)
         if isinstance(value, Mapping):
-            return {key: self._redacted(each, str(key)) for key, each in value.items()}
-        return (
-            [self._redacted(each) for each in value]
-            if isinstance(value, list)
-            else value
-        )
+            return self._redacted_object(value)
+        if not isinstance(value, list):
+            return value
+        if len(value) == 2 and isinstance(value[0], str):  # a header: name and value
+            return [self._redacted(value[0]), self._redacted(value[1], value[0])]
+        return [self._redacted(each) for each in value]
+
+    def _redacted_object(self, value: Mapping[str, Any]) -> dict[str, Any]:
+        """An object with its secrets taken out: also those in a key, and {"name": "password", "value": …}."""
+        label = next((value[key] for key in _LABELS if key in value), "")
+        names = {key: str(key) for key in value}
+        for key in _LABELLED:
+            if key in value and isinstance(label, str):
+                names[key] = label
+        labels = _LABELS if names.keys() & set(_LABELLED) else ()
+        return {
+            self._redacted_text(str(key)): self._redacted(
+                each, "" if key in labels else names[key]
+            )
+            for key, each in value.items()
+        }
+
+    def _redacted_text(self, text: str) -> str:
+        text = redact_secrets(text)
+        for pattern in self._patterns:
+            text = pattern.sub("[redacted]", text)
+        return text
+
+    def _is_secret(self, name: str, value: Any) -> bool:
+        plain = _plain_name(name)
+        if plain in _WHOLE_NAMES:
+            return True
+        is_count = "token" in plain and isinstance(value, int | float)
+        return bool(self._secret_name.search(plain)) and not is_count
 
 
 @dataclass(frozen=True, slots=True)

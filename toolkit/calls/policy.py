@@ -34,7 +34,7 @@ _PLANNED = (
     "Planned, and not run yet: it will run once the plan is approved. "
     "Go on as if it succeeded."
 )
-# Errors of a validator, whose author did not write them for a model.
+# Errors of a validator, whose author did not write them for a model; so are those of a type that is not pydantic's.
 _FREE_TEXT = ("value_error", "assertion_error")
 
 
@@ -151,6 +151,9 @@ def is_verdict(answer: Any) -> bool:
 
 
 def _redacted(error: Any) -> Any:
-    if error["type"] in _FREE_TEXT:
+    from pydantic_core.core_schema import ErrorType
+
+    kind = error["type"]
+    if kind in _FREE_TEXT or kind not in get_args(ErrorType):
         return {**error, "msg": redact(error["msg"])}
     return error
