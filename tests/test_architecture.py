@@ -55,10 +55,10 @@ ARROW_LIMIT = 117  # goal 115
 FLOOR_LIMIT = 11
 MOVES, MOVES_UP = 30, 14  # goal 25, 8
 CORE = ("errors", "messages", "tools", "calls", "models", "runs", "run")
-CORE_TOKENS = 45_970  # goal 33,000
+CORE_TOKENS = 46_710  # goal 33,000
 DIALECT_TOKENS = 15_000
 OTHER_TOKENS = 55_000  # goal 42,000
-ALL_TOKENS = 115_900  # goal 90,000
+ALL_TOKENS = 116_610  # goal 90,000
 TOKENS_A_LINE = 8.0
 WALRUSES_IN_1000_LINES = 8.7  # goal 3
 FILE_LIMIT = 525  # raw lines; goal 400
@@ -68,14 +68,14 @@ LONGER_FUNCTIONS = 35  # goal 3
 
 # Top-level names without an underscore, room by room: what a reader may have to know.
 PUBLIC_NAMES = {
-    "errors": 11,
+    "errors": 12,
     "messages": 25,
     "events": 8,
     "display": 7,
     "tools": 58,
     "calls": 60,
     "dialects": 64,
-    "models": 14,
+    "models": 16,
     "runs": 47,
     "run": 8,
     "approval": 10,
