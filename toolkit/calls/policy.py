@@ -95,10 +95,18 @@ class Policy:
             text = complain(tool.wire_name, errors, tool.parameters, attempts_left)
             return ToolResult(call.id, text, is_error=True, reason="malformed")
         refusal = self._refusal(checked, verdict, is_held)
+        arguments, repairs = checked.arguments, checked.repairs
         if refusal:
-            return ToolResult(call.id, refusal, is_error=True, reason="denied")
+            # What was denied is what was shown, not what the model sent.
+            return ToolResult(
+                call.id,
+                refusal,
+                is_error=True,
+                reason="denied",
+                repairs=repairs,
+                arguments=arguments,
+            )
         if self.plans and tool.permission != "read" and tool.name != self.output:
-            arguments, repairs = checked.arguments, checked.repairs
             return ToolResult(
                 call.id,
                 _PLANNED,
