@@ -51,9 +51,11 @@ class Cut:
 
 @dataclass(frozen=True)
 class Raw:
-    """An answer with status 200 and any bytes."""
+    """An answer of any bytes."""
 
     body: bytes
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -236,7 +238,7 @@ class _Connection(BaseHTTPRequestHandler):
             self.send(200, b'{"choices": [', promised=1000)
             self.close_connection = True
         elif isinstance(play, Raw):
-            self.send(200, play.body)
+            self.send(play.status, play.body, play.headers)
         elif isinstance(play, Events):
             lines = [
                 f"data: {json.dumps(chunk, ensure_ascii=False)}\n\n"

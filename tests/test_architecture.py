@@ -48,10 +48,10 @@ ARROW_LIMIT = 115
 FLOOR_LIMIT = 11
 MOVES, MOVES_UP = 25, 11  # goal 25, 8
 CORE = ("errors", "messages", "tools", "calls", "models", "runs", "run")
-CORE_TOKENS = 48_700  # goal 33,000
+CORE_TOKENS = 49_800  # goal 33,000
 DIALECT_TOKENS = 15_950
-OTHER_TOKENS = 55_950  # goal 42,000
-ALL_TOKENS = 120_550  # goal 90,000
+OTHER_TOKENS = 56_600  # goal 42,000
+ALL_TOKENS = 122_350  # goal 90,000
 TOKENS_A_LINE = 8.0
 WALRUSES_IN_1000_LINES = 3
 FILE_LIMIT = 490  # the command line; goal 400
@@ -61,23 +61,23 @@ LONGER_FUNCTIONS = 35  # goal 3
 
 # Top-level names without an underscore, room by room: what a reader may have to know.
 PUBLIC_NAMES = {
-    "errors": 11,
-    "messages": 25,
+    "errors": 12,
+    "messages": 27,
     "events": 8,
     "display": 17,
     "tools": 63,
     "calls": 60,
     "dialects": 68,
-    "models": 14,
+    "models": 16,
     "runs": 47,
     "run": 8,
     "approval": 10,
     "audit": 10,
     "batch": 4,
     "cost": 7,
-    "evals": 30,
+    "evals": 32,
     "isolation": 8,
-    "lint": 13,
+    "lint": 15,
     "local": 41,
     "mcp": 5,
     "otel": 2,

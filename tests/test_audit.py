@@ -110,7 +110,7 @@ def test_the_lines_of_a_run(run: Runner, path: Path) -> None:
     assert {line["run_id"] for line in lines} == {result.run.id}
     assert [line["turn"] for line in lines] == [1, 1, 1, 1, 2, 2, 2]
     assert [line["number"] for line in lines] == list(range(1, 8))
-    assert lines[0]["arguments"] == {"key": "2", "fails": False}
+    assert lines[0]["arguments"] == {"key": "[redacted]", "fails": False}
     assert (lines[0]["tool_name"], lines[0]["permission"], lines[5]["permission"]) == (
         "put",
         "write",
@@ -171,7 +171,9 @@ def test_an_intent_is_on_the_disk_before_the_tool_runs(
     def put(key: str) -> str:
         """Put it there."""
         seen.extend(
-            line["kind"] for line in read(path) if line["arguments"] == {"key": key}
+            line["kind"]
+            for line in read(path)
+            if line["arguments"] == {"key": "[redacted]"}
         )
         return key
 
@@ -346,7 +348,7 @@ def test_the_logger_alone_is_an_audit(
 
 def change(lines: list[bytes], kind: str) -> list[bytes]:
     edited = {
-        "a word": lambda line: line.replace(b'"k2"', b'"k9"'),
+        "a word": lambda line: line.replace(b'"c2"', b'"c9"'),
         "a hash": lambda line: line.replace(b'"hash": "', b'"hash": "0'),
         "a space": lambda line: line.replace(b": ", b":  ", 1),
         "the number": lambda line: line.replace(b'"number": 5', b'"number": 6'),
@@ -785,14 +787,14 @@ SHOWN = [
         "tokenLimit",
         "token_type",
         "password_policy",
-        "key",
+        "primary_key",
         "keyboard",
     ),
     *(
         "shipping",
         "author",
         "authority",
-        "session",
+        "session_count",
         "class",
         "pinot",
         "compass",
@@ -843,6 +845,45 @@ def test_secrets_are_redacted_by_their_form(text: str, path: Path) -> None:
     assert "SECRET" not in json.dumps(
         redacted(AuditLog(path), path, {"note": f"see {text}", "more": [[text]]})
     )
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["auth", "pass", "key", "session", "sessionid", "jwt", "pw", "passwort", "JWT"],
+)
+def test_short_names_are_secrets_as_whole_names(name: str, path: Path) -> None:
+    arguments = {name: "v4lue", f"sort_{name}_order": "x"}
+    expected = {name: "[redacted]", f"sort_{name}_order": "x"}
+    assert redacted(AuditLog(path), path, arguments) == expected
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"name": "password", "value": "v4lue"},
+        {"key": "apiKey", "value": {"a": "v4lue"}},
+        {"header": "Authorization", "content": "v4lue"},
+        [["Authorization", "v4lue"]],
+        [["Accept", "text"], ["X-Api-Key", ["v4lue"]]],
+        {"password=v4lue": 1},
+        {"postgres://a:v4lue@h/x": 1},
+    ],
+    ids=str,
+)
+def test_secrets_are_redacted_beside_their_name_and_in_keys(
+    value: Any, path: Path
+) -> None:
+    shown = redacted(AuditLog(path), path, {"data": value, "more": [value]})
+    assert "v4lue" not in json.dumps(shown)
+
+
+def test_what_is_named_beside_a_plain_value_stays(path: Path) -> None:
+    arguments = {
+        "fields": [{"name": "city", "value": "Oslo"}, {"key": "a", "value": 1}],
+        "pairs": [["Accept", "text/html"], ["a", "b"]],
+        "pair": {"name": "password"},
+    }
+    assert redacted(AuditLog(path), path, arguments) == arguments
 
 
 def test_further_secrets_are_named_by_the_caller(path: Path) -> None:

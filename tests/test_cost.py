@@ -15,7 +15,7 @@ from server import ChatServer
 from toolkit import Model, ToolRegistry, run_agent_with_tools
 
 # A ratchet: openai 3.57, Python 3.11. Goal 3,540.
-CALLS_A_TURN = 3_560
+CALLS_A_TURN = 3_570
 
 
 def look_up(key: str) -> str:

@@ -1206,7 +1206,10 @@ def test_the_chance_of_noise(
 ) -> None:
     compared = outcomes(new, repeats).compare(outcomes(old, repeats))
     assert compared.chances == {ALL: pytest.approx(chance)}
-    assert compared.exit_code == (chance <= 0.005)
+    if chance <= 0.005:
+        assert compared.exit_code == 1
+    else:
+        assert compared.exit_code == (3 if compared.worse else 0)
 
 
 @pytest.mark.parametrize(("repeats", "enough"), [(1, 9), (2, 4), (3, 2)])
@@ -1226,6 +1229,29 @@ def test_how_many_cases_of_a_tool_must_break(repeats: int, enough: int) -> None:
 
     assert compared(enough - 1).regressions == ()
     assert compared(enough).regressions == (ALL, "t")
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "repeats", "code"),
+    [
+        pytest.param([0] * 7, [1] * 7, 1, 1, id="seven of seven, then none"),
+        pytest.param([0] * 3, [1] * 3, 1, 1, id="three of three, then none"),
+        pytest.param([0] * 2, [1] * 2, 1, 3, id="two are no set"),
+        pytest.param([0] * 6 + [1], [1] * 7, 1, 3, id="one of seven is left"),
+        pytest.param([0] * 7, [1] * 6 + [0], 1, 3, id="one failed before"),
+        pytest.param([1] * 7, [1] * 7, 1, 0, id="as before"),
+        pytest.param([1] * 7, [0] * 7, 1, 0, id="better"),
+        pytest.param([0] + [1] * 7, [1] * 8, 1, 0, id="eight can tell"),
+        pytest.param([1, 2, 2], [2, 2, 2], 2, 0, id="three repeated can tell"),
+    ],
+)
+def test_a_small_set_tells_the_truth(
+    new: list[int], old: list[int], repeats: int, code: int
+) -> None:
+    compared = outcomes(new, repeats).compare(outcomes(old, repeats))
+    assert compared.exit_code == code
+    assert ("too few cases to tell" in str(compared)) == (code == 3)
+    assert ("REGRESSION" in str(compared)) == (code == 1)
 
 
 def test_cases_are_paired_by_their_ids() -> None:

@@ -134,6 +134,7 @@ def json_arguments(
         (bool, "yes", True),
         (str, "é\x00", "é\x00"),
         (int, 2**70, 2**70),
+        (Annotated[float, Field(allow_inf_nan=True)], "inf", "Infinity"),
         (date, 86400, "1970-01-02"),
         (datetime, "2026-01-02T03:04:05Z", "2026-01-02T03:04:05Z"),
         (timedelta, 90, "PT1M30S"),

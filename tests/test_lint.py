@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import re
 from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
@@ -660,3 +661,23 @@ def test_the_global_registry_is_the_default(monkeypatch: pytest.MonkeyPatch) -> 
 def test_every_rule_is_tested_here() -> None:
     text = Path(__file__).read_text(encoding="utf-8")
     assert [rule for rule in RULES if f'"{rule}"' not in text] == []
+
+
+def test_a_pattern_out_of_an_argument_is_found() -> None:
+    def search_notes(pattern: str, text: str) -> bool:
+        """Search notes. Use it to find a note by a regular expression."""
+        return bool(re.search(pattern, text))
+
+    def find_notes(word: str, text: str) -> bool:
+        """Find notes. Use it to find a note by a word."""
+        return bool(re.search(re.escape(word), text))
+
+    registry = ToolRegistry()
+    registry.register_tool(search_notes)
+    registry.register_tool(find_notes)
+    rules = [
+        (each.tool, each.parameter)
+        for each in lint_tools(registry)
+        if each.rule == "pattern-from-argument"
+    ]
+    assert rules == [("search_notes", "pattern")]

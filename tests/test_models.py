@@ -8,6 +8,7 @@ import functools
 import gc
 import inspect
 import itertools
+import json
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -32,8 +33,9 @@ from toolkit import (
     ToolRegistry,
     Usage,
 )
-from toolkit.errors import MalformedReply
+from toolkit.errors import MalformedReply, ToolsRefused
 from toolkit.models import OPENAI_MODEL, find_model
+from toolkit.tools import Request
 
 
 def tools() -> ToolRegistry:
@@ -114,6 +116,136 @@ def test_a_success_that_is_no_reply_is_told(run: Runner, body: bytes) -> None:
     with ChatServer(Raw(body)) as server, pytest.raises(MalformedReply) as caught:
         run("q", model=Model("m", base_url=server.base_url, retries=0), tools=tools())
     assert caught.value.run.messages == (Message("user", "q"),)
+
+
+# Errors in the server's own words
+
+HTML = b"<!doctype html><html><head><title>Not\n here</title></head><body><p>No.</p></body></html>"
+WORDS: dict[str, tuple[bytes, str]] = {
+    "OpenAI": (b'{"error": {"message": "the words", "code": "x"}}', "the words"),
+    "LM Studio": (b'{"error": "the words"}', "the words"),
+    "xAI": (b'{"code": "invalid-argument", "error": "the words"}', "the words"),
+    "FastAPI": (b'{"detail": "the words"}', "the words"),
+    "FastAPI, validation": (
+        b'{"detail": [{"type": "extra", "loc": ["body", "tools", 0], "msg": "the words"}, {"loc": [], "msg": "b"}]}',
+        "body.tools.0: the words; b",
+    ),
+    "Mistral": (
+        b'{"object": "error", "message": {"detail": [{"loc": ["body"], "msg": "the words"}]}}',
+        "body: the words",
+    ),
+    "Gemini": (b'[{"error": {"code": 400, "message": "the words"}}]', "the words"),
+    "vLLM": (b'{"object": "error", "message": "the words", "code": 400}', "the words"),
+    "a framework": (
+        b'{"statusCode": 400, "error": "Bad", "message": ["the", "words"]}',
+        "Bad: the; words",
+    ),
+    "OpenRouter": (
+        b'{"error": {"message": "upstream", "metadata": {"raw": "the words"}}}',
+        "upstream: the words",
+    ),
+    "plain text": (b"the words\n", "the words"),
+    "a page": (HTML, "an HTML page, 'Not here'"),
+    "a page without a title": (b"<p>No <b>luck</b></p>", "an HTML page, 'No luck'"),
+    "another shape": (b'{"reason": 7}', "{'reason': 7}"),
+    "nothing": (b"", "played"),
+}
+
+
+@pytest.mark.parametrize("on_text", [None, list[str]().append])
+@pytest.mark.parametrize(("body", "words"), WORDS.values(), ids=WORDS)
+def test_an_error_has_the_words_of_the_server(
+    run: Runner, body: bytes, words: str, on_text: Any
+) -> None:
+    with ChatServer(Raw(body, 400)) as server:
+        model = Model("m", base_url=server.base_url)
+        with pytest.raises(ModelError) as caught:
+            run("q", model=model, tools=tools(), on_text=on_text)
+        assert len(server.requests) == 1
+    message, status = str(caught.value), caught.value.status
+    assert message.startswith("The model's server answered 400")
+    assert message.endswith(f": {words}")
+    assert status == 400
+
+
+NO_TOOLS = "this model does not support tools"
+WITHOUT_TOOLS = {
+    "LM Studio": b'{"error": "%s"}',
+    "xAI": b'{"code": "x", "error": "%s"}',
+    "FastAPI": b'{"detail": "%s"}',
+    "FastAPI, validation": b'{"detail": [{"loc": ["body"], "msg": "%s"}]}',
+    "Gemini": b'[{"error": {"code": 400, "message": "%s"}}]',
+    "OpenRouter": b'{"error": {"message": "upstream", "metadata": {"raw": "%s"}}}',
+    "plain text": b"%s",
+}
+
+
+@pytest.mark.parametrize("body", WITHOUT_TOOLS.values(), ids=WITHOUT_TOOLS)
+def test_refused_tools_are_recognised_in_whatever_shape(body: bytes) -> None:
+    with ChatServer(Raw(body % NO_TOOLS.encode(), 400)) as server:
+        model = Model("m", base_url=server.base_url)
+        with pytest.raises(ToolsRefused, match=NO_TOOLS):
+            model.complete(Request([Message("user", "q")]))
+
+
+@pytest.mark.parametrize("on_text", [None, list[str]().append])
+@pytest.mark.parametrize(
+    "content_type", ["text/html; charset=utf-8", "text/event-stream"]
+)
+@pytest.mark.parametrize("status", [200, 404])
+def test_a_page_asks_for_the_base_url(
+    run: Runner, status: int, content_type: str, on_text: Any
+) -> None:
+    with ChatServer(Raw(HTML, status, {"content-type": content_type})) as server:
+        base_url = server.base_url.removesuffix("/v1")
+        with pytest.raises(ModelError, match="Not here") as caught:
+            run(
+                "q",
+                model=Model("m", base_url=base_url),
+                tools=tools(),
+                on_text=on_text,
+            )
+        assert len(server.requests) == 1
+    assert f"{base_url}/chat/completions" in str(caught.value)
+    assert "Should base_url end in '/v1'?" in str(caught.value)
+
+
+def test_a_missing_path_asks_for_the_base_url(run: Runner) -> None:
+    with ChatServer(Raw(b'{"detail": "Not Found"}', 404)) as server:
+        base_url = server.base_url.replace("/v1", "/api")
+        with pytest.raises(ModelError, match=r"404 at .*/api/.*: Not Found") as caught:
+            run("q", model=Model("m", base_url=f"{base_url}?key=secret"), tools=tools())
+    assert "secret" not in str(caught.value)
+    assert "Should base_url end in '/v1'?" in str(caught.value)
+
+
+def test_an_answer_in_json_is_read_whatever_its_header_says(run: Runner) -> None:
+    pieces: list[str] = []
+    body = json.dumps(answer("done")).encode()
+    with ChatServer(Raw(body, 200, {"content-type": "text/event-stream"})) as server:
+        model = Model("m", base_url=server.base_url)
+        result = run("q", model=model, tools=tools(), on_text=pieces.append)
+    assert (result.text, pieces) == ("done", ["done"])
+
+
+@pytest.mark.parametrize("status", [307, 308])
+def test_a_redirect_that_fails_names_where_it_led(run: Runner, status: int) -> None:
+    with ChatServer(Raw(b'{"detail": "Method not allowed"}', 405)) as target:
+        there = f"{target.base_url}/elsewhere?key=secret"
+        with ChatServer(Raw(b"", status, {"location": there})) as server:
+            with pytest.raises(ModelError, match="Method not allowed") as caught:
+                run("q", model=Model("m", base_url=server.base_url), tools=tools())
+            assert f"{server.base_url}/chat/completions" in str(caught.value)
+        assert f"{target.base_url}/elsewhere" in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_redirect_to_no_server_names_where_it_led(run: Runner) -> None:
+    there = "http://127.0.0.1:9/elsewhere"
+    with ChatServer(Raw(b"", 307, {"location": there})) as server:
+        model = Model("m", base_url=server.base_url, retries=0)
+        with pytest.raises(ModelError, match=there):
+            run("q", model=model, tools=tools())
 
 
 SAID = b'{"choices": [{"message": {"role": "assistant", "content": "so %b"}}]}'
@@ -374,6 +506,7 @@ def test_a_model_serves_one_loop_after_the_other() -> None:
         assert server.connections == 3
 
 
+@pytest.mark.filterwarnings("error")
 def test_a_model_that_is_gone_leaves_no_connection() -> None:
     """Warnings are errors here, also that a socket was not closed."""
     for _ in range(3):

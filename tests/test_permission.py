@@ -271,6 +271,21 @@ def test_a_secret_is_approved_by_its_hash(run: Runner) -> None:
 # Runs that were saved by version 0.1.0
 
 
+def test_a_denied_call_is_recorded_as_it_was_shown(run: Runner) -> None:
+    effects = Effects("write")
+    call = ToolCall("c", "transfer", raw='{"account": "666"}')
+    result = run(
+        "Go.",
+        model=ScriptedModel([call, "Done."]),
+        tools=effects.tools,
+        approve=deny("transfer"),
+    )
+    record = result.calls[0]
+    assert record.verdict == "deny"
+    assert record.arguments["account"] == 666
+    assert record.raw == call.raw
+
+
 def saved_tools(done: list[Any]) -> ToolRegistry:
     def transfer(account: int, amount: float) -> str:
         """Transfer money."""

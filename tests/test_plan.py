@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import json
 import os
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,9 @@ from toolkit import (
 )
 from toolkit.audit import verify
 from toolkit.errors import ApprovalError, StoreError
+from toolkit.messages import Message
 from toolkit.runs.plans import Plan
+from toolkit.runs.state import Run
 from toolkit.store import SQLiteStore
 
 ROOT = Path(__file__).parents[1]
@@ -503,3 +507,69 @@ def test_a_plan_is_a_value(run: Runner, world: World) -> None:
     assert result.plan == result.plan
     assert len(result.plan.digest) == 64
     assert "Planned" not in repr(result.plan)
+
+
+UNSEEN = ["\u202e", "\u200b", "\x1b[2J", "\ufe0f", "\u3164", "\x00", "\u2066"]
+
+
+@pytest.mark.parametrize("char", UNSEEN)
+def test_what_is_shown_of_a_plan_and_a_pause_hides_nothing(char: str) -> None:
+    calls = (ToolCall(f"a{char}", f"put{char}", {"key": f"x{char}", char: 1}),)
+    message = Message("assistant", tool_calls=calls)
+    made = Run("r", messages=(Message("user", f"go{char}"), message))
+    paused = RunResult(made, "awaiting_approval", calls)
+    for shown in (str(Plan(made, calls)), str(paused), paused._repr_html_()):
+        assert char not in shown
+        assert json.dumps(char)[1:-1] in html.unescape(shown)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (("r", "a"), ("r\na", "")),
+        (("r", "a b"), ("r\na", "b")),
+        (("r", 'a", "'), ("r", "a")),
+    ],
+)
+def test_plans_of_other_ids_have_other_digests(
+    one: tuple[str, str], other: tuple[str, str]
+) -> None:
+    digests = {
+        Plan(Run(run_id, ()), (ToolCall(call_id, "put"),)).digest
+        for run_id, call_id in (one, other)
+    }
+    assert len(digests) == 2
+
+
+def test_no_id_takes_the_place_of_a_call() -> None:
+    call, second = ToolCall("a", "put"), ToolCall("b", "pay")
+    both = Plan(Run("r", ()), (call, second))
+    one = Plan(Run(f"r\na {call.digest}", ()), (second,))
+    glued = Plan(Run("r", ()), (replace(second, id=f"a {call.digest}\nb"),))
+    assert len({both.digest, one.digest, glued.digest}) == 3
+
+
+def test_the_outcomes_of_a_plan_after_a_crash(run: Runner, store: SQLiteStore) -> None:
+    registry = ToolRegistry()
+
+    @registry.register_tool
+    def put(key: str) -> str:
+        """Put."""
+        if key == "2":
+            raise KeyboardInterrupt
+        return f"put {key}"
+
+    replies = [
+        ask("put", "a", key="1"),
+        ask("put", "b", key="2"),
+        ask("put", "c", key="3"),
+    ]
+    model = ScriptedModel([*replies, "ok"])
+    plan = run("go", model=model, tools=registry, mode="plan", store=store).plan
+    assert set(plan.outcomes(store).values()) == {"not started"}
+    with pytest.raises(KeyboardInterrupt):
+        plan.apply(store=store)
+    outcomes = store.result(plan.run.id).plan.outcomes(store)
+    assert str(outcomes.pop("a")) == "put 1"
+    assert outcomes == {"b": "outcome unknown", "c": "not started"}
+    store.close()

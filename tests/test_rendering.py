@@ -23,19 +23,21 @@ import urllib.request
 import uuid
 import zoneinfo
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, TypedDict
+from typing import Annotated, Any, NamedTuple, TypedDict
 
 import pydantic
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, Field, SecretStr, field_serializer
+from pydantic import AfterValidator, BaseModel, Field, SecretStr, field_serializer
 from pydantic.dataclasses import dataclass as pydantic_dataclass
+from pydantic_core import PydanticCustomError
 
 from toolkit.calls.explaining import explain
 from toolkit.calls.redaction import redact
 from toolkit.calls.rendering import render
 from toolkit.errors import ToolError
+from toolkit.tools import ToolRegistry
 
 
 class Colour(enum.Enum):
@@ -1073,7 +1075,89 @@ SECRETS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "left"), SECRETS)
+# What names a secret without "=" or ":", other databases, commands, and tokens by their beginning.
+FURTHER_SECRETS = [
+    ("mysql --password HUNTER2 -h x", "mysql --password [redacted] -h x"),
+    ("run --api-key HUNTER2", "run --api-key [redacted]"),
+    ("['x', '--token', 'HUNTER2', '-v']", "['x', '--token', [redacted], '-v']"),
+    ("mysql -u root -pHUNTER2 db", "mysql -u root -p[redacted] db"),
+    ("tool -pHUNTER2", "tool -p[redacted]"),
+    ("['mysql', '-uroot', '-pHUNTER2']", "['mysql', '-uroot', '-p[redacted]']"),
+    ("curl -u a:HUNTER2 https://x.org", "curl -u a:[redacted] https://x.org"),
+    ("curl --user ann:HUNTER2 x", "curl --user ann:[redacted] x"),
+    ("['curl', '-u', 'a:HUNTER2', 'x']", "['curl', '-u', 'a:[redacted]', 'x']"),
+    ("<password>HUNTER2</password>", "<password>[redacted]</password>"),
+    (
+        "<db:apiKey enc='x'>HUNTER2</db:apiKey>",
+        "<db:apiKey enc='x'>[redacted]</db:apiKey>",
+    ),
+    ("bad <password>HUNTER2", "bad <password>[redacted]"),
+    ("('login','password','HUNTER2')", "('login','password',[redacted])"),
+    ("(b'x-api-key', b'HUNTER2')", "(b'x-api-key', [redacted])"),
+    ("[('Authorization', 'Bearer HUNTER2')]", "[('Authorization', [redacted])]"),
+    ('["password", "hunter HUNTER2"]', '["password", [redacted]]'),
+    (
+        "Key (api_token)=(HUNTER2) already exists.",
+        "Key (api_token)=([redacted]) already exists.",
+    ),
+    (
+        "DETAIL:  Key (email, api_token)=(a@b.c, HUNTER2) already exists.",
+        "DETAIL:  Key (email, api_token)=([redacted]) already exists.",
+    ),
+    ("MERGE (u:User {id: 1}) SET u.pw='HUNTER2'", "[sql]"),
+    ("MERGE INTO t USING s ON (1) WHEN MATCHED THEN UPDATE SET pw='HUNTER2'", "[sql]"),
+    ("CALL f('HUNTER2')", "[sql]"),
+    ("EXEC login @p='HUNTER2'", "[sql]"),
+    ("pw='HUNTER2'", "pw=[redacted]"),
+    ("no file /srv/My Files/HUNTER2/x.txt", "no file [path]"),
+    ("/srv/a/my HUNTER2.txt is", "[path] is"),
+    ("Permission denied: '/HUNTER2'", "Permission denied: '[path]'"),
+    ("cannot open /HUNTER2", "cannot open [path]"),
+    ("denied: /HUNTER2", "denied: [path]"),
+    ("Passwort: HUNTER2", "Passwort: [redacted]"),
+    ("Kennwort=HUNTER2", "Kennwort=[redacted]"),
+    (
+        "Command '['mysql', '-pHUNTER2', 'x']' returned non-zero exit status 1.",
+        "Command [redacted] returned non-zero exit status 1.",
+    ),
+    (
+        "Command 'psql HUNTER2 it''s' timed out after 3 seconds",
+        "Command [redacted] timed out after 3 seconds",
+    ),
+    (
+        '{"name": "password", "value": "HUNTER2"}',
+        '{"name": "password", "value": [redacted]}',
+    ),
+    ('<add key="apiKey" value="HUNTER2"/>', '<add key="apiKey" value=[redacted]/>'),
+    ("jwt=HUNTER2", "jwt=[redacted]"),
+    ("sessionid=HUNTER2", "sessionid=[redacted]"),
+    ("ALTER USER x IDENTIFIED BY 'HUNTER2'", "[sql]"),
+    ("{'pass': 'HUNTER2'}", "{'pass': [redacted]}"),
+    ("bad hvs.HUNTER2abcdefgh here", "bad [redacted] here"),
+    ("bad hvb.HUNTER2abcdefgh here", "bad [redacted] here"),
+    ("bad xai-HUNTER2abcdefgh here", "bad [redacted] here"),
+    ("bad pplx-HUNTER2abcdefgh here", "bad [redacted] here"),
+    ("bad pypi-HUNTER2abcdefgh here", "bad [redacted] here"),
+    ("bad shpat_HUNTER2abcdefgh here", "bad [redacted] here"),
+    ("bad dop_v1_HUNTER2abcdefgh here", "bad [redacted] here"),
+    ("bad ATATT3HUNTER2abcdefgh here", "bad [redacted] here"),
+    ("bad NRAK-HUNTER2abcdefgh here", "bad [redacted] here"),
+    ("bad PMAK-HUNTER2abcdefgh here", "bad [redacted] here"),
+    ("bad figd_HUNTER2abcdefgh here", "bad [redacted] here"),
+    ("bad sbp_HUNTER2abcdefgh here", "bad [redacted] here"),
+    ("bad lin_api_HUNTER2abcdefgh here", "bad [redacted] here"),
+    ("bad r8_HUNTER2abcdefgh here", "bad [redacted] here"),
+    ("bad ntn_HUNTER2abcdefgh here", "bad [redacted] here"),
+    ("bad glsa_HUNTER2abcdefgh here", "bad [redacted] here"),
+    ("bad xapp-1-HUNTER2abcdefgh here", "bad [redacted] here"),
+    ("bad GOCSPX-HUNTER2abcdefgh here", "bad [redacted] here"),
+    ("dapi0123456789abcdef0123456789abcdefHUNTER2", "[redacted]"),
+    ("SK0123456789abcdef0123456789abcdefHUNTER2", "[redacted]"),
+    ("bot 123456789:AAHUNTER2abcdefghijklmnopqrstuvwxyz012 x", "bot [redacted] x"),
+]
+
+
+@pytest.mark.parametrize(("text", "left"), [*SECRETS, *FURTHER_SECRETS])
 def test_secrets_are_cut_out_of_texts(text: str, left: str) -> None:
     assert "HUNTER2" not in left
     assert redact(text) == left
@@ -1093,6 +1177,17 @@ HARMLESS = [
         "at 12:30:45 on 2024-01-02T03:04:05Z",
         "10:30, 11:45:00, 1:2:3:4",
         "24/7",
+    ),
+    *(
+        "use <token> to sign in, then call login(<password>) again",
+        "fields: 'username', 'password', 'email'",
+        "--token is required; --password must be given",
+        "docker run -u 1000:1000 -p8080:80, then mkdir -p new",
+        "the command returned 3 rows in Oslo",
+        "JWT\n=====",
+        "10 km/h / 5 €/kg, and 3 /month",
+        "pypi-urllib3, name: Ada, key: value",
+        "Call me at 10, merge the two and set a date",
     ),
     *(
         "and/or",
@@ -1256,6 +1351,17 @@ def test_a_very_long_text_loses_its_end() -> None:
             "password ",
             'password="',
             "password:'\\",
+            "Command '",
+            "--password ",
+            "-u a",
+            "mysql ",
+            "<password>",
+            "('password',",
+            "name='token',",
+            "Key (token",
+            "MERGE ",
+            "/a b/c ",
+            "a-",
             "token",
             "token=&",
             '"token":[',
@@ -1290,3 +1396,18 @@ def test_a_very_long_text_loses_its_end() -> None:
 def test_redaction_ends_on_repetition(part: str) -> None:
     """Any pattern that backtracks without bound would take minutes here, and the timeout of the run would end it."""
     redact(part * (10_000 // len(part)))
+
+
+def test_errors_of_a_type_of_the_users_own_are_redacted() -> None:
+    def check(value: str) -> str:
+        raise PydanticCustomError("no_database", "postgres://app:HUNTER2@db is away")
+
+    def look(value: str) -> str:
+        """Look something up."""
+        return value
+
+    look.__annotations__["value"] = Annotated[str, AfterValidator(check)]
+    registry = ToolRegistry()
+    registry.register_tool(look)
+    content = registry.call("look", {"value": "x"}).content
+    assert "[connection] is away" in content

@@ -20,7 +20,7 @@ from toolkit.tools.tool import tool_entry
 DONE, FOUND, WRONG, PAUSED, INTERRUPTED = 0, 1, 2, 3, 130
 _CODES = """
 exit codes: 0 done; 1 something needs attention (findings, an exceeded budget, a regression, an audit that is not
-intact, a run without an answer); 2 it failed; 3 the run waits for approval; 130 interrupted"""
+intact, a run without an answer); 2 it failed; 3 waits for approval, or too few cases to tell; 130 interrupted"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -9,8 +9,6 @@ call of the tier `read` or `write` runs, and a `sensitive` one waits: the run pa
 from __future__ import annotations
 
 import inspect
-import json
-import re
 import sys
 import threading
 from collections.abc import Callable, Collection, Mapping
@@ -28,6 +26,9 @@ from toolkit.messages import (
     copied,
 )
 
+# Public here.
+from toolkit.messages import spell_out as spell_out
+
 Where = Callable[[Mapping[str, Any]], Any]
 """A condition on the arguments of a call: validated values in JSON form, by parameter name, defaults included.
 
@@ -39,10 +40,6 @@ _BY = "the policy"
 # What the terminal shows of a call.
 _MAX_ARGUMENTS = 30
 _MAX_CHARS = 600
-# Printable by their category, but invisible: fillers, blanks, variation selectors.
-_INVISIBLE = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
-)
 
 
 def allow(
@@ -212,27 +209,6 @@ def ask_in_terminal(call: ToolCall, *, by: str = "the user") -> Verdict:
         return Verdict("defer", "the input has ended")
     is_yes = line.strip().lower() in ("y", "yes")
     return replace(denial, decision="approve") if is_yes else denial
-
-
-def spell_out(value: Any, *, characters: int | None = None) -> str:
-    """Write a value as JSON on one line, with each invisible character as an escape.
-
-    So no control sequence, no change of the text direction and no invisible blank can deceive an
-    approver. `characters` is how many to show at most, None for all. A text that is cut says so, with
-    its length.
-    """
-    text = json.dumps(value, ensure_ascii=False, default=repr)
-    shown = "".join(
-        char if _is_visible(char) else json.dumps(char)[1:-1]
-        for char in text[:characters]
-    )
-    if characters is not None and len(text) > characters:
-        shown += f" … (cut: {len(text):,} characters in all)"
-    return shown
-
-
-def _is_visible(char: str) -> bool:
-    return char.isprintable() and not _INVISIBLE.match(char)
 
 
 _terminal_lock = threading.Lock()

@@ -71,18 +71,18 @@ class MalformedReply(ModelError):
 
     @classmethod
     def told_by(cls, body: Any, what: str) -> MalformedReply:
-        """The error `what`, with the message of an error in the body and the HTTP status it stands for."""
+        """The error `what`, with the server's words in the body and the HTTP status that they stand for."""
         error = body.get("error") if isinstance(body, Mapping) else None
-        details = error if isinstance(error, Mapping) else {"message": error}
-        code, message = details.get("code"), details.get("message")
+        details = error if isinstance(error, Mapping) else {}
+        code = details.get("code")
         status = code if type(code) is int else None
         if status is None:
             kinds = (str(code), str(details.get("type")))
             status = next(
                 (_STATUSES[kind] for kind in kinds if kind in _STATUSES), None
             )
-        text = f"{what}: {str(message)[:300]}" if message else f"{what}."
-        return cls(text, status=status)
+        words = server_words(body)[:300]
+        return cls(f"{what}: {words}" if words else f"{what}.", status=status)
 
 
 _STATUSES = {
@@ -97,6 +97,31 @@ _STATUSES = {
     "timeout_error": 504,
     "overloaded_error": 529,
 }
+
+
+def server_words(body: Any, depth: int = 8) -> str:
+    """What the body of an error says, in the server's own words; "" if it says nothing.
+
+    It is read to `depth` in any shape met until 2026-11: a text (plain servers), {"error": text} (LM Studio, xAI),
+    {"error": {"message": ...}} (OpenAI), {"detail": text} and {"detail": [{"loc", "msg"}]} (FastAPI, Mistral),
+    a list of these (Gemini), and the words of an upstream server in {"metadata": {"raw": ...}} (OpenRouter).
+    """
+    if isinstance(body, str):
+        return body.strip()
+    if depth == 0 or not isinstance(body, (list, Mapping)):
+        return ""
+    if isinstance(body, list):
+        parts = [server_words(part, depth - 1) for part in body]
+        return "; ".join(filter(None, parts))
+    parts = [server_words(body.get(key), depth - 1) for key in _WORDS]
+    words = ": ".join(dict.fromkeys(filter(None, parts)))
+    place = body.get("loc")
+    if words and place and isinstance(place, list):
+        return f"{'.'.join(map(str, place))}: {words}"
+    return words
+
+
+_WORDS = ("error", "message", "detail", "msg", "errors", "metadata", "raw")
 
 
 class ToolError(Exception):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
@@ -18,6 +19,10 @@ Permission = Literal["read", "write", "sensitive"]
 Decision = Literal["approve", "deny", "defer"]
 SENSITIVE: frozenset[Permission] = frozenset({"sensitive"})
 """The tiers whose calls need a verdict, unless an approver names more."""
+# Printable by their category, but invisible: fillers, blanks, variation selectors.
+_INVISIBLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +282,33 @@ def as_json(value: Mapping[str, Any]) -> str:
     from pydantic_core import to_json
 
     return to_json(dict(value)).decode()
+
+
+def spell_out(value: Any, *, characters: int | None = None) -> str:
+    """Write a value as JSON on one line that shows every character: the invisible ones as escapes.
+
+    So an approver is shown no control sequence, no turned text direction and no blank that is none.
+    `characters` is how many are shown at most, None for all; what is cut says so, and how many there are.
+    """
+    text = json.dumps(value, ensure_ascii=False, default=repr)
+    shown = text[:characters]
+    cut = f" … (cut: {len(text):,} characters in all)" if len(shown) < len(text) else ""
+    return visible(shown) + cut
+
+
+def visible(text: str, *, keep: str = "") -> str:
+    """A text with escapes in place of the characters that nobody sees, or that turn its direction.
+
+    The characters in `keep` stay, for example line breaks.
+    """
+    return "".join(
+        char if char in keep or _is_visible(char) else json.dumps(char)[1:-1]
+        for char in text
+    )
+
+
+def _is_visible(char: str) -> bool:
+    return char.isprintable() and not _INVISIBLE.match(char)
 
 
 def token_count(usage: Any, *path: str) -> int:

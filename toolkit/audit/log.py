@@ -31,6 +31,23 @@ describes a secret without revealing it ("token_type", "password_policy").
 
 # A shorter name stands in too many other words: "pin" in "shipping".
 _SHORTEST_INSIDE = len("token")
+# Secrets if they are the whole name; in a longer one mostly not ("sort_key", "session_count").
+_WHOLE_NAMES = frozenset(
+    (
+        "auth",
+        "jwt",
+        "key",
+        "pass",
+        "passwort",
+        "pw",
+        "session",
+        "session_id",
+        "sessionid",
+    )
+)
+# A field that names the value beside it: {"name": "password", "value": …}.
+_LABELS = ("name", "key", "field", "header")
+_LABELLED = ("value", "values", "content")
 _DESCRIPTIONS = "count|counts|limit|limits|type|types|usage|policy|length|strength"
 _REDACTED = "[redacted]"
 
@@ -108,21 +125,42 @@ class AuditLog:
 
     def _redacted(self, value: Any, name: str = "") -> Any:
         """The value of an argument, or of a field in it, without secrets."""
-        if name and self._is_secret(name, value):
+        if self._is_secret(name, value):
             return _REDACTED
         if isinstance(value, str):
-            text = redact_secrets(value)
-            for pattern in self._secret_patterns:
-                text = pattern.sub(_REDACTED, text)
-            return text
+            return self._redacted_text(value)
         if isinstance(value, Mapping):
-            return {key: self._redacted(each, str(key)) for key, each in value.items()}
-        if isinstance(value, list):
-            return [self._redacted(each) for each in value]
-        return value
+            return self._redacted_object(value)
+        if not isinstance(value, list):
+            return value
+        if len(value) == 2 and isinstance(value[0], str):
+            # A header: its name and its value.
+            return [self._redacted(value[0]), self._redacted(value[1], value[0])]
+        return [self._redacted(each) for each in value]
+
+    def _redacted_object(self, value: Mapping[str, Any]) -> dict[str, Any]:
+        label = next((value[key] for key in _LABELS if key in value), "")
+        has_labelled = any(key in value for key in _LABELLED)
+        fields = {}
+        for key, each in value.items():
+            name = str(key)
+            if key in _LABELLED and isinstance(label, str):
+                name = label
+            elif key in _LABELS and has_labelled:
+                name = ""
+            fields[self._redacted_text(str(key))] = self._redacted(each, name)
+        return fields
+
+    def _redacted_text(self, text: str) -> str:
+        text = redact_secrets(text)
+        for pattern in self._secret_patterns:
+            text = pattern.sub(_REDACTED, text)
+        return text
 
     def _is_secret(self, name: str, value: Any) -> bool:
         words = _snake_case(name)
+        if words in _WHOLE_NAMES:
+            return True
         is_count = "token" in words and isinstance(value, int | float)
         return not is_count and self._secret_name.search(words) is not None
 

@@ -34,7 +34,7 @@ _PLANNED = (
     "Planned, and not run yet: it will run once the plan is approved. "
     "Go on as if it succeeded."
 )
-# Errors of a validator, whose author did not write them for a model.
+# Errors of a validator, whose author did not write them for a model; so are those of a type that is not pydantic's.
 _FREE_TEXT = ("value_error", "assertion_error")
 
 
@@ -95,10 +95,18 @@ class Policy:
             text = complain(tool.wire_name, errors, tool.parameters, attempts_left)
             return ToolResult(call.id, text, is_error=True, reason="malformed")
         refusal = self._refusal(checked, verdict, is_held)
+        arguments, repairs = checked.arguments, checked.repairs
         if refusal:
-            return ToolResult(call.id, refusal, is_error=True, reason="denied")
+            # What was denied is what was shown, not what the model sent.
+            return ToolResult(
+                call.id,
+                refusal,
+                is_error=True,
+                reason="denied",
+                repairs=repairs,
+                arguments=arguments,
+            )
         if self.plans and tool.permission != "read" and tool.name != self.output:
-            arguments, repairs = checked.arguments, checked.repairs
             return ToolResult(
                 call.id,
                 _PLANNED,
@@ -151,6 +159,9 @@ def is_verdict(answer: Any) -> bool:
 
 
 def _redacted(error: Any) -> Any:
-    if error["type"] in _FREE_TEXT:
+    from pydantic_core.core_schema import ErrorType
+
+    kind = error["type"]
+    if kind in _FREE_TEXT or kind not in get_args(ErrorType):
         return {**error, "msg": redact(error["msg"])}
     return error

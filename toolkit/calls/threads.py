@@ -94,6 +94,7 @@ def _serve(inbox: queue.SimpleQueue[Job]) -> None:
         else:
             _idle.append(inbox)
             future.set_result(value)
+            del value
         del future, work  # an idle thread keeps nothing alive
 
 

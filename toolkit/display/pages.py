@@ -10,6 +10,7 @@ from pathlib import Path
 from toolkit.display.shapes import ResultShape, ToolShape
 from toolkit.display.text import shortened, tool_cells
 from toolkit.display.timeline import Row, timeline_of
+from toolkit.messages import visible
 
 _MAX_CELL_CHARS = 400
 _MAX_DETAIL_CHARS = 20_000
@@ -32,16 +33,16 @@ def result_html(result: ResultShape, *, is_open: bool = False) -> str:
     state = " open" if is_open or not result.text else ""
     return (
         f"<div class='toolkit-run'><style>{_style('timeline')}</style>"
-        f"<div class='answer'>{html.escape(str(result))}</div>"
-        f"<details{state}><summary>{html.escape(timeline.summary)}</summary>"
+        f"<div class='answer'>{_escaped(str(result))}</div>"
+        f"<details{state}><summary>{_escaped(timeline.summary)}</summary>"
         f"{rows}</details></div>"
     )
 
 
 def result_page(result: ResultShape) -> str:
     """The same as a whole page for a file, unfolded."""
-    title = html.escape(f"Run {result.run.id}")
-    prompt = html.escape(timeline_of(result).prompt)
+    title = _escaped(f"Run {result.run.id}")
+    prompt = _escaped(timeline_of(result).prompt)
     timeline = result_html(result, is_open=True)
     return page(f"Run {result.run.id}", f"<h1>{title}</h1><p>{prompt}</p>{timeline}")
 
@@ -50,7 +51,7 @@ def page(title: str, body: str, style: str = "") -> str:
     """A whole page of HTML that loads nothing. `body` is HTML, `title` plain text."""
     return (
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
-        f"<title>{html.escape(title)}</title>"
+        f"<title>{_escaped(title)}</title>"
         "<meta name='viewport' content='width=device-width'>"
         f"<style>{_style('page')}{style}</style></head><body>{body}</body></html>\n"
     )
@@ -68,23 +69,28 @@ def _row_html(row: Row, total: float) -> str:
     kind = "turn" if row.is_turn else _KINDS.get(row.mark, "unrun")
     texts = {"arguments": row.arguments, "text" if row.is_turn else "result": row.text}
     details = "".join(
-        f"<dt>{name}</dt><dd>{html.escape(shortened(text, _MAX_DETAIL_CHARS))}</dd>"
+        f"<dt>{name}</dt><dd>{_escaped(shortened(text, _MAX_DETAIL_CHARS))}</dd>"
         for name, text in texts.items()
         if text
     )
-    name = html.escape(f"{row.mark} {row.name}")
+    name = _escaped(f"{row.mark} {row.name}")
     return (
         f"<details class='row {kind}'><summary><span class='name'>{name}</span>"
         f"<span class='track'><i style='{bar}'></i></span>"
-        f"<span class='note'>{html.escape(row.note)}</span></summary>"
+        f"<span class='note'>{_escaped(row.note)}</span></summary>"
         f"<dl>{details}</dl></details>"
     )
+
+
+def _escaped(text: str) -> str:
+    """A text as HTML in which nothing is invisible or turns the direction of what stands around it."""
+    return html.escape(visible(text, keep="\n\t"))
 
 
 def _table_row(tag: str, cells: Iterable[str]) -> str:
     entries = "".join(
         f"<{tag} style={_CELL_STYLE!r}>"
-        f"{html.escape(shortened(cell, _MAX_CELL_CHARS))}</{tag}>"
+        f"{_escaped(shortened(cell, _MAX_CELL_CHARS))}</{tag}>"
         for cell in cells
     )
     return f"<tr>{entries}</tr>"

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 from toolkit.display.text import one_line
 from toolkit.display.timeline import duration
 from toolkit.events import Event, Sink
-from toolkit.messages import as_json
+from toolkit.messages import as_json, visible
 
 _MAX_LINES = 40  # in a notebook
 
@@ -79,7 +79,7 @@ class _Live:
         if self.handle is None:
             print(line, file=self.stream or sys.stderr, flush=True)
             return
-        text = html.escape("\n".join(self.lines))
+        text = html.escape(visible("\n".join(self.lines), keep="\n"))
         content = {"text/html": f"<pre>{text}</pre>", "text/plain": line}
         self.handle.update(content, raw=True)
 

@@ -10,7 +10,9 @@ from toolkit.evals.statistics import (
     Noise,
     Results,
     bootstrap_interval,
+    can_tell,
     find_significant,
+    is_fall_of_everything,
 )
 
 ALL = "all cases"
@@ -18,18 +20,20 @@ ALL = "all cases"
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two reports side by side, case by case. `str(comparison)` says what changed; `exit_code` is 1 for a regression.
+    """Two reports side by side, case by case. `str(comparison)` says what changed, and `exit_code` what to do.
 
     `difference` is that of the pass rates over the common cases, and `interval` its 95 percent. `chances` says for all
     cases and for each expected tool how likely the noise of an equal model is to do as badly, and `regressions` names
-    those whose loss this does not explain. `worse` and `better` name cases, `only_here` and `only_there` those that
-    were not compared.
+    those whose loss this does not explain. `too_few` is true if cases are worse, but are too few to tell it from noise:
+    then more cases or a higher `repeat=` are needed. `worse` and `better` name cases, `only_here` and `only_there`
+    those that were not compared.
     """
 
     difference: float
     interval: tuple[float, float]
     chances: Mapping[str, float]
     regressions: tuple[str, ...]
+    too_few: bool
     worse: tuple[str, ...]
     better: tuple[str, ...]
     only_here: tuple[str, ...]
@@ -59,12 +63,19 @@ class Comparison:
             # A tool of all cases would be the same test once more.
             if name == ALL or 0 < len(pairs) < len(common):
                 tests[name] = Noise.of_results(pairs)
+        regressions = find_significant(tests, alpha)
+        compared = {case: new[case] for case in common}
+        if not regressions and is_fall_of_everything(compared, old):
+            regressions = (ALL,)
+        is_worse = any(change < 0 for change in changes.values())
+        told = bool(regressions) or can_tell([old[case] for case in common], alpha)
         worst_first = sorted(common, key=changes.__getitem__)
         return cls(
             difference=fmean(changes.values()),
             interval=bootstrap_interval(list(changes.values())),
             chances={name: noise.chance for name, noise in tests.items()},
-            regressions=find_significant(tests, alpha),
+            regressions=regressions,
+            too_few=is_worse and not told,
             worse=tuple(case for case in worst_first if changes[case] < 0),
             better=tuple(case for case in common if changes[case] > 0),
             only_here=tuple(case for case in new if case not in old),
@@ -73,13 +84,17 @@ class Comparison:
 
     @property
     def exit_code(self) -> int:
-        """1 if there is a regression, else 0."""
-        return int(bool(self.regressions))
+        """1 if there is a regression, 3 if the cases are too few to tell, else 0."""
+        if self.regressions:
+            return 1
+        return 3 if self.too_few else 0
 
     def __str__(self) -> str:
         low, high = self.interval
         first = f"difference {self.difference:+.1%} [{low:+.1%}, {high:+.1%}]"
-        if not self.regressions:
+        if self.too_few:
+            first += ": too few cases to tell; add cases, or repeat= in both reports"
+        elif not self.regressions:
             first += ": no regression beyond noise"
         lines = [first]
         for name in self.regressions:

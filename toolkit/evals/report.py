@@ -25,7 +25,7 @@ from toolkit.display import page
 from toolkit.evals.cases import NO_CALL, Label, Outcome
 from toolkit.evals.comparison import Comparison
 from toolkit.evals.statistics import Results, Share, results_by_case
-from toolkit.messages import Usage, whole_characters
+from toolkit.messages import Usage, visible, whole_characters
 
 _SECTION_LINES = 40  # in the terminal
 _MATRIX_TOOLS = 60  # on the page
@@ -260,4 +260,4 @@ def _tool(name: str, share: Share) -> str:
 
 
 def _escaped(text: str) -> str:
-    return html.escape(text[:1_000])
+    return html.escape(visible(text[:1_000], keep="\n\t"))

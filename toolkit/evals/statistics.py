@@ -10,6 +10,10 @@ The test is made for all cases and for those of each tool. Together these tests 
 200 comparisons (Tarone's correction, 1990: a test that no outcome could make significant is not counted). The repeats
 of a case count as independent; if a model always answers the same, one repeat is enough. The interval of the
 difference is a bootstrap over the cases, 95 percent, with a fixed seed.
+
+The test can tell something of 8 cases that passed once, or of 3 that passed twice (`repeat=2`, in both reports). With
+fewer, a loss is reported as one that nobody can tell from noise. Only a fall of everything counts as a regression at
+any size: at least three cases that always passed before, and none passes now.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ Results = Mapping[str, list[bool]]
 
 _Z = 1.959964  # of 95 percent
 _SAMPLES = 2_000
+_FALL_OF_CASES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +100,19 @@ class Noise(NamedTuple):
             total = sums
         chance = sum(chance for passes, chance in total.items() if passes <= seen)
         return cls(chance, total[min(total)])
+
+
+def can_tell(old: Iterable[list[bool]], alpha: float) -> bool:
+    """Whether the test would find it if all that passed before failed now."""
+    worst = [([False] * len(results), results) for results in old]
+    return Noise.of_results(worst).chance <= alpha
+
+
+def is_fall_of_everything(new: Results, old: Results) -> bool:
+    """Whether each of at least three cases always passed before, and none ever passes now."""
+    before = [passed for case in new for passed in old[case]]
+    now = [passed for passes in new.values() for passed in passes]
+    return len(new) >= _FALL_OF_CASES and all(before) and not any(now)
 
 
 def _dealt(passes: int, new: int, old: int) -> dict[int, float]:

@@ -33,6 +33,7 @@ RULES: Mapping[str, Severity] = {
     "parameter-unknown": "error",  # in the docstring only
     "parameter-untyped": "warning",
     "reads-alike": "warning",
+    "pattern-from-argument": "warning",  # one that backtracks holds the process
     "refused": "error",  # by a wire, with all other tools of the request
     "too-large": "warning",
     "values-in-text": "warning",

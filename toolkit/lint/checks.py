@@ -19,6 +19,7 @@ from toolkit.lint.english import (
     verb_of_name,
     verb_of_text,
 )
+from toolkit.lint.patterns import compiled_names, is_isolated
 from toolkit.retrieval.ranking import Index, words
 from toolkit.tools.docstrings import read_docstring
 from toolkit.tools.effects import effect_without_tier
@@ -52,6 +53,7 @@ def problems_of(tool: Tool) -> list[Problem]:
         _size,
         _wires,
         _strict,
+        _patterns,
     )
     return [problem for check in checks for problem in check(tool)]
 
@@ -328,6 +330,21 @@ def _why_not_strict(tool: Tool, schema: Schema) -> str:
 
 
 # Tools side by side
+
+
+def _patterns(tool: Tool) -> Iterator[Problem]:
+    """A regular expression out of an argument may backtrack for hours, and a thread in `re` cannot be left."""
+    function = tool.function if isinstance(tool, FunctionTool) else type(tool).run
+    if not is_isolated(function):
+        names = compiled_names(function) & set(tool.parameters["properties"])
+        for name in sorted(names):
+            yield Problem(
+                "pattern-from-argument",
+                f"{name!r} is compiled as a regular expression: one that backtracks holds the whole process, and no "
+                "timeout ends it.",
+                "Put @isolated(timeout=…) on the function, or escape the argument with re.escape().",
+                name,
+            )
 
 
 def find_alike(tools: Iterable[Tool]) -> Iterator[tuple[Tool, Problem]]:

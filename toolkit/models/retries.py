@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import random
 import re
@@ -9,7 +10,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from toolkit.errors import MalformedReply, ModelError, ToolsRefused
+from toolkit.errors import MalformedReply, ModelError, ToolsRefused, server_words
 from toolkit.models.clients import Clients
 from toolkit.models.streaming import EndedEarly
 
@@ -110,25 +111,83 @@ def _as_model_error(error: Exception, clients: Clients) -> ModelError | None:
 
     library = clients.library
     if isinstance(error, library.APIStatusError):
-        status = error.status_code
-        text = error.message.removeprefix(f"Error code: {status} - ")[:1000]
-        is_about_tools = 400 <= status < 502 and _TOOLS_REFUSED.search(text)
-        kind = ToolsRefused if is_about_tools else ModelError
-        return kind(f"The model's server answered {status}: {text}", status=status)
+        return _status_error(error)
     if isinstance(error, (library.APIConnectionError, httpx2.TransportError)):
-        # httpx2's own property `request` raises if there is none.
-        request = getattr(error, "_request", None) or vars(error).get("request")
+        causes = _causes(error)
+        # httpx2's own property `request` raises if there is none. The last one is that after a redirect.
+        requests = [vars(each).get("_request") for each in causes]
+        requests = [vars(error).get("request"), *requests]
+        request = next(filter(None, reversed(requests)), None)
         address = getattr(request, "url", clients.base_url)
-        return ModelError(
-            f"The model could not be reached at {address}: {_root_cause(error)}."
-        )
+        reason = str(causes[-1]) or type(causes[-1]).__name__
+        return ModelError(f"The model could not be reached at {address}: {reason}.")
     # OpenAIError or AnthropicError
     if isinstance(error, getattr(library, f"{library.Client.__name__}Error")):
         return ModelError(f"The request to the model failed: {error}")
     return None
 
 
-def _root_cause(error: BaseException) -> str:
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return str(error) or type(error).__name__
+def _status_error(error: Any) -> ModelError:
+    """The ModelError for a response that is an HTTP error, in the server's own words."""
+    status, response = error.status_code, error.response
+    body = _error_body(error)
+    words = server_words(body) or str(body or response.reason_phrase)
+    is_page = words.startswith("<")
+    is_about_tools = 400 <= status < 502 and _TOOLS_REFUSED.search(words)
+    kind = ToolsRefused if is_about_tools else ModelError
+    place = ""
+    if is_page or status == 404 or response.history or response.is_redirect:
+        place = f" at {_address_of(response)}"
+    if is_page:
+        words = _page_words(words)
+    hint = ""
+    if status == 404 or (is_page and status < 500):
+        hint = _address_hint(response)
+    message = f"The model's server answered {status}{place}: {words[:1000]}{hint}"
+    return kind(message, status=status)
+
+
+def page_error(page: str, response: Any) -> MalformedReply:
+    """The error for a page of HTML that came with success: the address is not that of a model's API."""
+    return MalformedReply(
+        f"The server answered at {_address_of(response)} with {_page_words(page)}.{_address_hint(response)}"
+    )
+
+
+def _error_body(error: Any) -> Any:
+    """The body of an error response. The SDK's own `body` is only what stands under "error"."""
+    try:
+        return json.loads(error.response.content)
+    except (ValueError, RuntimeError):  # not JSON, or not read
+        return error.body
+
+
+def _address_of(response: Any) -> str:
+    """The address that answered, without what may be secret in it, and where a redirect began or leads."""
+    steps = (*response.history, response)
+    first, *_, last = [
+        str(step.url.copy_with(query=None, userinfo=b"")) for step in (*steps, response)
+    ]
+    if response.is_redirect:
+        return f"{last} (redirected to {response.headers.get('location')})"
+    return last if first == last else f"{last} (redirected from {first})"
+
+
+def _address_hint(response: Any) -> str:
+    """A question about the base URL of a request that reached no model's API."""
+    return "" if "/v1" in response.url.path else " Should base_url end in '/v1'?"
+
+
+def _page_words(page: str) -> str:
+    """What an HTML page says: its title, or else its text."""
+    title = re.search(r"<title[^>]*>(.*?)</title", page, re.IGNORECASE | re.DOTALL)
+    text = title[1] if title else re.sub(r"<[^>]*>", " ", page)
+    return f"an HTML page, {' '.join(text.split())[:200]!r}"
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    """The error, what caused it, and so on."""
+    causes = [error]
+    while causes[-1].__cause__ is not None:
+        causes.append(causes[-1].__cause__)
+    return causes

@@ -15,15 +15,30 @@ class EventReader:
 
     def __init__(self) -> None:
         self._incomplete_line = b""
+        self._has_events = False
+        self._lines: list[bytes] = []
 
     def read(self, data: bytes) -> Iterator[Any]:
         """The events that end within these bytes. Raises MalformedReply for one that is not JSON."""
         *lines, self._incomplete_line = (self._incomplete_line + data).split(b"\n")
         for line in lines:
             payload = line.removeprefix(b"data:").strip()
-            # "[DONE]" is how Chat Completions ends; the end of the stream says the same.
-            if line.startswith(b"data:") and payload not in (b"", b"[DONE]"):
-                yield read_json(payload)
+            if line.startswith(b"data:") and payload:
+                self._has_events = True
+                yield DONE if payload == DONE.encode() else read_json(payload)
+            elif not self._has_events:
+                self._lines.append(line)
+
+    @property
+    def whole_answer(self) -> bytes:
+        """What came instead of events: JSON or a page, although a header announced a stream. Empty if neither did."""
+        content = b"\n".join([*self._lines, self._incomplete_line]).strip()
+        is_whole = not self._has_events and content.startswith((b"{", b"[", b"<"))
+        return content if is_whole else b""
+
+
+DONE = "[DONE]"
+"""Instead of the JSON of an event: how Chat Completions ends."""
 
 
 def read_json(content: bytes) -> Any:

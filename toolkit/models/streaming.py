@@ -8,7 +8,7 @@ from typing import Any
 
 from toolkit.dialects import Assembly
 from toolkit.errors import MalformedReply
-from toolkit.models.server_sent_events import EventReader
+from toolkit.models.server_sent_events import DONE, EventReader
 
 
 class EndedEarly(MalformedReply):
@@ -32,6 +32,7 @@ class StreamedReply:
     def collect(self, pieces: Iterable[Any]) -> Any:
         """Take in one attempt: bytes of server-sent events, or chunks. Return the body of the reply.
 
+        Bytes are returned unread if they held no event, but JSON or a page.
         Raises EndedEarly if the end of the reply is missing.
         """
         self._start()
@@ -61,7 +62,7 @@ class StreamedReply:
         if isinstance(piece, bytes):
             chunks = self._events.read(piece)
         for chunk in chunks:
-            if isinstance(chunk, Mapping):
+            if isinstance(chunk, Mapping) or chunk == DONE:
                 self._show(self._assembly.add(chunk))
 
     def _show(self, text: str) -> None:
@@ -77,4 +78,6 @@ class StreamedReply:
         try:
             return self._assembly.body()
         except MalformedReply as error:
+            if self._events.whole_answer:
+                return self._events.whole_answer
             raise EndedEarly(str(error), status=error.status) from error

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from toolkit.calls import threads
+from toolkit.errors import MalformedReply
 from toolkit.messages import Reply
 from toolkit.models.clients import Clients
-from toolkit.models.retries import Retry
+from toolkit.models.retries import Retry, page_error
 from toolkit.models.server_sent_events import read_json
 from toolkit.models.streaming import StreamedReply
 
@@ -82,9 +83,10 @@ class Transport:
                 return stream.collect(map(_plain, answer))
             return _plain(answer)
         with closing(answer):
-            if stream and not _is_json(answer):
-                return stream.collect(answer.iter_bytes())
-            return read_json(answer.read())
+            if stream and not _is_whole(answer):
+                body = stream.collect(answer.iter_bytes())
+                return _read(body, answer) if isinstance(body, bytes) else body
+            return _read(answer.read(), answer)
 
     async def _afetch(self, exchange: Exchange) -> Any:
         """As `_fetch`, on the running event loop."""
@@ -101,9 +103,10 @@ class Transport:
                 return await stream.acollect(chunks)
             return _plain(answer)
         async with aclosing(answer):
-            if stream and not _is_json(answer):
-                return await stream.acollect(answer.aiter_bytes())
-            return read_json(await answer.aread())
+            if stream and not _is_whole(answer):
+                body = await stream.acollect(answer.aiter_bytes())
+                return _read(body, answer) if isinstance(body, bytes) else body
+            return _read(await answer.aread(), answer)
 
     def _request(self, client: Any, exchange: Exchange) -> Any:
         """Make the request. An asynchronous client returns what is to be awaited."""
@@ -139,9 +142,20 @@ def _post_arguments(exchange: Exchange) -> dict[str, Any]:
     return {"body": exchange.body, "cast_to": httpx2.Response, "options": options}
 
 
-def _is_json(response: Any) -> bool:
+def _is_whole(response: Any) -> bool:
     """Whether the whole reply comes at once: some servers answer so though a stream was asked for."""
-    return "json" in response.headers.get("content-type", "")
+    content_type = response.headers.get("content-type", "")
+    return "json" in content_type or "html" in content_type
+
+
+def _read(content: bytes, response: Any) -> Any:
+    """The JSON of a response. Raises MalformedReply for anything else, such as a page."""
+    try:
+        return read_json(content)
+    except MalformedReply:
+        if content.lstrip().startswith(b"<"):
+            raise page_error(content.decode("utf-8", "replace"), response) from None
+        raise
 
 
 def _plain(answer: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ from toolkit.calls.policy import Policy
 from toolkit.calls.protocols import Journal
 from toolkit.calls.validation import check_call
 from toolkit.errors import ApprovalError
-from toolkit.messages import ToolCall, ToolResult, Verdict, as_json
+from toolkit.messages import ToolCall, ToolResult, Verdict, as_json, visible
 from toolkit.runs.auditing import open_audit
 from toolkit.runs.protocols import RunStore
 from toolkit.runs.state import Run
@@ -39,8 +40,8 @@ class Plan:
     @property
     def digest(self) -> str:
         """A hash (SHA-256) of the run's id and of all calls: an approval holds for exactly these."""
-        parts = [self.run.id, *(f"{call.id} {call.digest}" for call in self.calls)]
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+        parts = [self.run.id, *([call.id, call.digest] for call in self.calls)]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def apply(
         self,
@@ -89,6 +90,28 @@ class Plan:
         with _once(run, store):
             return tuple(self._results(batch, toolset))
 
+    def outcomes(self, store: RunStore) -> dict[str, ToolResult | str]:
+        """What became of each planned call, by its id, also after a crash while the plan was applied.
+
+        The result of a call that ended, "not started", or "outcome unknown" for a call that began and
+        whose end nobody recorded. Reads the `store` that `apply` was given; raises StoreError if it
+        does not have the run.
+        """
+        settled = {
+            result.call_id: result
+            for result in store.load(self.run.id).settled.values()
+        }
+        outcomes: dict[str, ToolResult | str] = {}
+        for call in self.calls:
+            result = settled.get(call.id)
+            if result is None or result.reason == "not_run":
+                outcomes[call.id] = "not started"
+            elif result.reason == "unknown":
+                outcomes[call.id] = "outcome unknown"
+            else:
+                outcomes[call.id] = result
+        return outcomes
+
     def _results(self, batch: Batch, tools: Toolset) -> Iterator[ToolResult]:
         planned = {call.id for call in self.calls}
         has_failed = False
@@ -108,7 +131,7 @@ class Plan:
 
     def __str__(self) -> str:
         lines = [
-            f"{number}. {call.name}({as_json(call.arguments)})"
+            f"{number}. {visible(call.name)}({visible(as_json(call.arguments))})"
             for number, call in enumerate(self.calls, 1)
         ]
         return "\n".join(lines) or "(nothing planned)"

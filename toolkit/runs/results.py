@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from toolkit.calls.validation import validate_call
 from toolkit.errors import RunIncomplete
-from toolkit.messages import Message, ToolCall, ToolResult, Usage, Verdict
+from toolkit.messages import Message, ToolCall, ToolResult, Usage, Verdict, visible
 from toolkit.runs.plans import Plan
 from toolkit.runs.state import Run, StopReason
 from toolkit.tools.tool import Toolset
@@ -230,10 +230,12 @@ class RunResult(Generic[T_co]):
     def __str__(self) -> str:
         if not self.waiting:
             return self.text or f"(no text; the run ended with {self.stop_reason})"
-        names = ", ".join(f"{call.name} ({call.id})" for call in self.waiting)
+        names = ", ".join(
+            f"{visible(call.name)} ({visible(call.id)})" for call in self.waiting
+        )
         return (
             f"Paused: {len(self.waiting)} call(s) wait for approval: {names}. Go on "
-            f'with resume(result, {{{self.waiting[0].id!r}: "approve" or "deny", …}}).'
+            f'with resume(result, {{{visible(repr(self.waiting[0].id))}: "approve" or "deny", …}}).'
         )
 
 

@@ -132,14 +132,16 @@ def read_run(database: sqlite3.Connection, number: int, state: str) -> Run:
 
 
 def _settled(run: Run, texts: Mapping[str, str | None]) -> dict[str, ToolResult]:
-    """The results of the open calls that began. `texts` has them as JSON, None for a call that did not end."""
+    """The results of the calls that began. `texts` has them as JSON, None for a call that did not end."""
+    # A plan is applied after its run has ended, when its calls are no longer open.
+    call_ids = list(texts) if run.applied else [call.id for call in run.open_calls]
     settled = {}
-    for call in run.open_calls:
-        text = texts.get(call.id)
+    for call_id in call_ids:
+        text = texts.get(call_id)
         if text:
-            settled[call.id] = reader(ToolResult)(json.loads(text))
-        elif call.id in texts:
-            settled[call.id] = ToolResult(
-                call.id, _UNKNOWN, is_error=True, reason="unknown"
+            settled[call_id] = reader(ToolResult)(json.loads(text))
+        elif call_id in texts:
+            settled[call_id] = ToolResult(
+                call_id, _UNKNOWN, is_error=True, reason="unknown"
             )
     return settled
