@@ -303,6 +303,24 @@ def test_an_altered_plan_is_no_second_one(run: Runner, world: World) -> None:
     assert "put 666 1" not in world.done
 
 
+def test_a_plan_that_its_tools_read_differently_is_kept(
+    run: Runner, world: World, store: SQLiteStore
+) -> None:
+    plan = make_plan(world, run, store=store).plan
+    other = World()
+
+    def put(key: str, times: int = 2) -> str:
+        """Put."""
+        raise AssertionError("the call that was approved had times=1")
+
+    tools = [*(each for each in other.registry if each.name != "put"), put]
+    with pytest.raises(ApprovalError, match=r"\['b'\] are not those"):
+        plan.apply(tools=tools, store=store)
+    assert other.done == []
+    plan.apply(store=store)
+    assert world.done[1:] == DONE
+
+
 def test_tools_that_are_not_there(run: Runner, world: World) -> None:
     text = make_plan(world, run).to_json()
     plan = RunResult.from_json(text).plan

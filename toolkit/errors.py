@@ -30,7 +30,7 @@ class ToolDefinitionError(ToolkitError, TypeError):
 
 
 class ApprovalError(ToolkitError, ValueError):
-    """A verdict that is none, or on a call that does not wait for one. Raised by `resume`."""
+    """An invalid verdict, or one on a call that does not wait for one. Raised by `resume`."""
 
 
 class StoreError(ToolkitError):

@@ -287,7 +287,7 @@ def as_json(value: Mapping[str, Any]) -> str:
 def spell_out(value: Any, *, characters: int | None = None) -> str:
     """Write a value as JSON on one line that shows every character: the invisible ones as escapes.
 
-    So an approver is shown no control sequence, no turned text direction and no blank that is none.
+    So an approver is shown no control sequence, no reversed text direction and no invisible character.
     `characters` is how many are shown at most, None for all; what is cut says so, and how many there are.
     """
     text = json.dumps(value, ensure_ascii=False, default=repr)

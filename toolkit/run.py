@@ -219,7 +219,7 @@ def resume(
     run has neither a model nor tools. The calls that wait are validated again; a call that the tools
     now read in another way waits again.
 
-    Raises ApprovalError for a verdict that is none, or on a call that does not wait for one, and
+    Raises ApprovalError for an invalid verdict, or one on a call that does not wait for one, and
     StoreError if another process drives the run or the store has it in a later state.
     """
     options = RunOptions(

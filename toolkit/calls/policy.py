@@ -95,26 +95,18 @@ class Policy:
             text = complain(tool.wire_name, errors, tool.parameters, attempts_left)
             return ToolResult(call.id, text, is_error=True, reason="malformed")
         refusal = self._refusal(checked, verdict, is_held)
-        arguments, repairs = checked.arguments, checked.repairs
-        if refusal:
-            # What was denied is what was shown, not what the model sent.
-            return ToolResult(
-                call.id,
-                refusal,
-                is_error=True,
-                reason="denied",
-                repairs=repairs,
-                arguments=arguments,
-            )
-        if self.plans and tool.permission != "read" and tool.name != self.output:
-            return ToolResult(
-                call.id,
-                _PLANNED,
-                reason="planned",
-                repairs=repairs,
-                arguments=arguments,
-            )
-        return None
+        is_effect = tool.permission != "read" and tool.name != self.output
+        if not refusal and not (self.plans and is_effect):
+            return None
+        # What was denied or planned is what was shown, not what the model sent.
+        return ToolResult(
+            call.id,
+            refusal or _PLANNED,
+            is_error=bool(refusal),
+            reason="denied" if refusal else "planned",
+            repairs=checked.repairs,
+            arguments=checked.arguments,
+        )
 
     def _refusal(
         self, checked: CheckedCall, verdict: Verdict | None, is_held: bool

@@ -82,7 +82,7 @@ def _prepare(
     checked = check_call(calls[0], tools)
     verdicts: dict[str, Verdict] = {}
     if verdict is not None:
-        # What is no Verdict decides nothing.
+        # Anything but a Verdict decides nothing.
         decided = verdict if isinstance(verdict, Verdict) else Verdict("defer")
         verdicts[_ID] = decided.on(checked.pending())
     batch, results = Batch(deps=deps, verdicts=verdicts), Results()

@@ -1,6 +1,6 @@
 """The child's side of isolation: a guard, and beside it the worker, the process that runs the function.
 
-A fresh interpreter runs this file as a script, for each call anew, so it is light. The guard runs no code of anybody
+A fresh interpreter runs this file as a script, once for each call, so it is light. The guard runs no code of anybody
 else: it forks the worker (until then nothing but this file has run), keeps the clock, reads what comes out of the
 worker within bounds, and when that ends, ends all that it has started. On Linux the guard adopts every process whose
 parent is gone (PR_SET_CHILD_SUBREAPER), so a new session or a second fork is no way out.

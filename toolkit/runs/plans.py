@@ -14,7 +14,7 @@ from typing import Any
 from toolkit.calls.execution import Batch, Results, permitted_calls, run_calls
 from toolkit.calls.policy import Policy
 from toolkit.calls.protocols import Journal
-from toolkit.calls.validation import check_call
+from toolkit.calls.validation import CheckedCall, check_call
 from toolkit.errors import ApprovalError
 from toolkit.messages import ToolCall, ToolResult, Verdict, as_json, visible
 from toolkit.runs.auditing import open_audit
@@ -57,7 +57,8 @@ class Plan:
         `approved` is the digest that somebody approved. `tools` are needed if the plan was read from
         JSON: without them the global registry is used. Calls of one reply run at once; after a failure
         the calls of later replies do not run. Raises ApprovalError, and runs nothing, if the plan is
-        another one, or was applied before by this process or, with the `store` of the run, by any.
+        another one, if the tools now read one of its calls differently, or if it was applied before by
+        this process or, with the `store` of the run, by any.
         """
         if approved not in (None, self.digest):
             raise ApprovalError(
@@ -73,6 +74,7 @@ class Plan:
                 f"The plan calls {missing}, but tools= does not have them. "
                 "Nothing was run."
             )
+        replies, changed = self._checked_replies(toolset)
         journals = [each for each in (store, open_audit(audit)) if each]
         verdicts = {
             call.id: Verdict("approve", by="who approved the plan").on(call)
@@ -87,8 +89,8 @@ class Plan:
             journals=tuple(journals),
             verdicts=verdicts,
         )
-        with _once(run, store):
-            return tuple(self._results(batch, toolset))
+        with _once(run, store, changed):
+            return tuple(self._results(replies, batch, toolset))
 
     def outcomes(self, store: RunStore) -> dict[str, ToolResult | str]:
         """What became of each planned call, by its id, also after a crash while the plan was applied.
@@ -97,10 +99,7 @@ class Plan:
         whose end nobody recorded. Reads the `store` that `apply` was given; raises StoreError if it
         does not have the run.
         """
-        settled = {
-            result.call_id: result
-            for result in store.load(self.run.id).settled.values()
-        }
+        settled = store.load(self.run.id).settled
         outcomes: dict[str, ToolResult | str] = {}
         for call in self.calls:
             result = settled.get(call.id)
@@ -112,22 +111,46 @@ class Plan:
                 outcomes[call.id] = result
         return outcomes
 
-    def _results(self, batch: Batch, tools: Toolset) -> Iterator[ToolResult]:
-        planned = {call.id for call in self.calls}
+    def _checked_replies(
+        self, tools: Toolset
+    ) -> tuple[list[list[CheckedCall]], list[str]]:
+        """The planned calls of each reply, validated again, and the ids of those that are not what was planned."""
+        planned = {call.id: call.digest for call in self.calls}
+        replies = [
+            [
+                check_call(call, tools)
+                for call in message.tool_calls
+                if call.id in planned
+            ]
+            for message in self.run.messages
+        ]
+        changed = [
+            checked.call.id
+            for reply in replies
+            for checked in reply
+            if checked.values is None
+            or checked.pending().digest != planned[checked.call.id]
+        ]
+        return replies, changed
+
+    def _results(
+        self, replies: list[list[CheckedCall]], batch: Batch, tools: Toolset
+    ) -> Iterator[ToolResult]:
         has_failed = False
-        for message in self.run.messages:
-            calls = [call for call in message.tool_calls if call.id in planned]
+        for reply in replies:
             if has_failed:
                 why = "Not run: a call before it in the plan failed."
-                for call in calls:
-                    yield ToolResult(call.id, why, is_error=True, reason="not_run")
+                for checked in reply:
+                    yield ToolResult(
+                        checked.call.id, why, is_error=True, reason="not_run"
+                    )
                 continue
-            checked = [check_call(call, tools) for call in calls]
             results: Results = {}
-            ready = permitted_calls(checked, _POLICY, batch, results, tools=tools)
+            ready = permitted_calls(reply, _POLICY, batch, results, tools=tools)
             run_calls(ready, batch, results)
-            has_failed = any(results[call.id].is_error for call in calls)
-            yield from (results[call.id] for call in calls)
+            answers = [results[checked.call.id] for checked in reply]
+            has_failed = any(result.is_error for result in answers)
+            yield from answers
 
     def __str__(self) -> str:
         lines = [
@@ -142,8 +165,11 @@ _lock = threading.Lock()
 
 
 @contextlib.contextmanager
-def _once(run: Run, store: RunStore | None) -> Iterator[None]:
-    """Let a plan be applied one time only: whatever began may have had its effect."""
+def _once(run: Run, store: RunStore | None, changed: list[str]) -> Iterator[None]:
+    """Let a plan be applied one time only: whatever began may have had its effect.
+
+    A plan with `changed` calls is refused, and may still be applied with the right tools.
+    """
     with contextlib.ExitStack() as claimed:
         with _lock:
             if run.id in _applied or run.applied:
@@ -158,6 +184,12 @@ def _once(run: Run, store: RunStore | None) -> Iterator[None]:
                         "This plan was applied before, or its run went on. "
                         "Nothing was run."
                     )
+            if changed:
+                raise ApprovalError(
+                    f"The calls {changed} are not those that were planned: the tools read "
+                    "them differently now, or somebody altered the run. Nothing was run."
+                )
+            if store:
                 store.save(replace(stored, applied=True), "applied")
             _applied.add(run.id)
         yield

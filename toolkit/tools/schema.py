@@ -214,7 +214,7 @@ class Signature:
 
         complete = self.complete(values)
         if not self._needs_care:
-            # Bytes that are no UTF-8 are refused here, and hashed below.
+            # Bytes that are not UTF-8 are refused here, and hashed below.
             with contextlib.suppress(Exception):
                 text = to_json(complete, by_alias=False, inf_nan_mode="strings")
                 return from_json(text), []
